@@ -1,0 +1,1 @@
+"""Pure decisions and texts about what a model is shown and what is summarised."""

@@ -1,0 +1,53 @@
+"""The prompt of one model call, laid out so that its prefix stays byte-identical from turn to turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sessions.context import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model is told about it. `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What one call is sent, in this order (spec compaction.md, "Prompt layout and cache").
+
+    `system` is frozen at session start; `summary` is the text of the one reference message that opens a generation
+    after the first; `trailing` changes with every call, stands after the newest user message, and is not history.
+    """
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    summary: str | None = None
+    trailing: str | None = None
+
+
+def build_prompt(
+    *,
+    system: str,
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec] = (),
+    summary: str | None = None,
+    trailing: str | None = None,
+) -> Prompt:
+    """Tools are sorted by name, so that the order they were registered in cannot break the cache."""
+    return Prompt(
+        system=system,
+        messages=tuple(messages),
+        tools=tuple(sorted(tools, key=lambda tool: tool.name)),
+        summary=summary,
+        trailing=trailing,
+    )

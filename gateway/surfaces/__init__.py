@@ -1,0 +1,1 @@
+"""Dialects of other systems, spoken over HTTP."""

@@ -1,0 +1,1 @@
+"""The record of conversations: session keys, transcripts, the index, queues."""

@@ -1,0 +1,420 @@
+"""The entries of a transcript: a closed set of frozen values, and their JSON form."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from sessions.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+JsonObject = dict[str, Any]
+
+FORMAT = 1
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Finish = Literal[
+    "stop",  # the model ended its reply
+    "tool_calls",  # the model wants results; the turn goes on
+    "client_tools",  # calls to tools of the client; the turn ends, the next request brings the results
+    "length",  # cut at the output limit
+    "filter",  # withheld by the provider
+    "stopped",  # a person stopped it; what came is kept
+    "interrupted",  # a newer message took over (queue mode interrupt)
+    "incomplete",  # the stream broke after something was shown
+]
+EndReason = Literal["new", "reset", "daily", "idle", "deleted", "resume"]
+
+
+class DamagedEntry(ValueError):
+    """A line that is JSON but not an entry; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call the model made. `arguments` is the JSON text as the model wrote it, possibly broken."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A file that came with a message; the bytes are in `blobs/` under `sha256`."""
+
+    sha256: str
+    media_type: str
+    size_bytes: int
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What all entries share. `seq` 0 marks a draft: the store stamps seq, id and time when it appends.
+
+    `turn` is the id of the turn the entry belongs to, `tokens` the count of its text.
+    """
+
+    seq: int = 0
+    id: str = ""
+    at: datetime = EPOCH
+    turn: str | None = None
+    tokens: int = 0
+
+    def stamped(self, *, seq: int, id: str, at: datetime, turn: str | None) -> Entry:  # noqa: A002
+        return dataclasses.replace(self, seq=seq, id=id, at=at, turn=turn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserEntry(Entry):
+    """A message from outside. `request_sha256` is the hash of the body that carried `request_id`."""
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    sender: str | None = None
+    sender_name: str | None = None
+    user: str | None = None
+    request_id: str | None = None
+    request_sha256: str | None = None
+    model: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssistantEntry(Entry):
+    """One reply of the model. `also` names further turns whose messages this call has shown the model
+    (queue modes `collect` and `steer`)."""
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    model: str | None = None
+    usage: Usage | None = None
+    finish: Finish = "stop"
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultEntry(Entry):
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covers:
+    """The stretch of a session inside a summary: seqs, both inclusive, and the hash of its lines."""
+
+    from_seq: int
+    to_seq: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryEntry(Entry):
+    """Opens a generation. `covers.to_seq` is the anchor; `replay_from` the first seq kept word for word."""
+
+    summary: JsonObject
+    covers: Covers
+    replay_from: int
+    by: Literal["model", "rules"] = "model"
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedEntry(Entry):
+    """An entry of an earlier generation, kept word for word with its own seq inside."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallEntry(Entry):
+    """Which memories were shown in this turn; never part of a later prompt."""
+
+    shown: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandEntry(Entry):
+    """A command and its answer. `request_id` as for a message."""
+
+    name: str
+    argument: str = ""
+    reply: str | None = None
+    sender: str | None = None
+    request_id: str | None = None
+    request_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionStartedEntry(Entry):
+    reason: str
+    anchor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionFailedEntry(Entry):
+    error: str
+    failures: int
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionEntry(Entry):
+    """Last line of a generation: the session goes on in `generation`."""
+
+    generation: int
+    anchor: int
+    replay_from: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFailedEntry(Entry):
+    """The end of a turn without a reply. `code` is stable, `error` is for the person."""
+
+    code: str
+    error: str
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEntry(Entry):
+    """A turn cut by a crash or a stop is generated again; `number` counts from 2."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetractedEntry(Entry):
+    """The named entries are no longer part of the conversation; they stay in the file."""
+
+    seqs: tuple[int, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedEntry(Entry):
+    of: int
+    pinned: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedEntry(Entry):
+    reason: EndReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumedEntry(Entry):
+    """An ended session is the active one of its key again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownEntry(Entry):
+    """An entry of a newer version: kept, counted, not interpreted."""
+
+    raw: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """First line of a transcript. `previous` is the file name of the generation or the id of the session before."""
+
+    session: str
+    generation: int
+    key: str
+    agent: str
+    at: datetime
+    previous: str | None = None
+    format: int = FORMAT
+
+
+_TYPES: dict[str, type[Entry]] = {
+    "user": UserEntry,
+    "assistant": AssistantEntry,
+    "tool_result": ToolResultEntry,
+    "summary": SummaryEntry,
+    "carried": CarriedEntry,
+    "recall": RecallEntry,
+    "command": CommandEntry,
+    "compaction_started": CompactionStartedEntry,
+    "compaction_failed": CompactionFailedEntry,
+    "compaction": CompactionEntry,
+    "turn_failed": TurnFailedEntry,
+    "attempt": AttemptEntry,
+    "retracted": RetractedEntry,
+    "pinned": PinnedEntry,
+    "ended": EndedEntry,
+    "resumed": ResumedEntry,
+}
+_NAMES: dict[type[Entry], str] = {kind: name for name, kind in _TYPES.items()}
+_FIELDS: dict[type[Entry], tuple[dataclasses.Field[Any], ...]] = {
+    kind: tuple(f for f in dataclasses.fields(kind) if f.name not in {"seq", "id", "at", "turn", "tokens"})
+    for kind in _NAMES
+}
+
+
+def type_of(entry: Entry) -> str:
+    """The entry's `type` word in the file."""
+    if isinstance(entry, UnknownEntry):
+        return str(entry.raw.get("type"))
+    return _NAMES[type(entry)]
+
+
+def format_time(at: datetime) -> str:
+    """RFC 3339, UTC, milliseconds."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_time(raw: object) -> datetime:
+    """An aware datetime. Raises ValueError for anything else."""
+    at = datetime.fromisoformat(str(raw))
+    if at.tzinfo is None:
+        raise ValueError(f"{raw!r} has no time zone")
+    return at.astimezone(UTC)
+
+
+def entry_to_json(entry: Entry) -> JsonObject:
+    """The object of one line, without its checksum. Fields at their default are left out."""
+    if isinstance(entry, UnknownEntry):
+        return entry.raw
+    out: JsonObject = {
+        "seq": entry.seq,
+        "id": entry.id,
+        "type": _NAMES[type(entry)],
+        "at": format_time(entry.at),
+        "turn": entry.turn,
+        "tokens": entry.tokens,
+    }
+    for field in _FIELDS[type(entry)]:
+        value: Any = getattr(entry, field.name)
+        if value != field.default:
+            out[field.name] = _value_to_json(value)
+    return out
+
+
+def _value_to_json(value: Any) -> Any:
+    match value:
+        case Entry():
+            return entry_to_json(value)
+        case Usage():
+            return value.to_json()
+        case datetime():
+            return format_time(value)
+        case tuple():
+            return [_value_to_json(item) for item in cast("tuple[Any, ...]", value)]
+        case ToolCall() | Attachment():
+            return {f.name: v for f in dataclasses.fields(value) if (v := getattr(value, f.name)) is not None}
+        case Covers():
+            return {"from": value.from_seq, "to": value.to_seq, "sha256": value.sha256}
+        case _:
+            return value
+
+
+def entry_from_json(raw: Mapping[str, Any]) -> Entry:
+    """The entry of one line's object. Unknown types come back as UnknownEntry; raises DamagedEntry."""
+    try:
+        seq, name = raw["seq"], raw["type"]
+        if not isinstance(seq, int) or isinstance(seq, bool) or seq < 1:
+            raise DamagedEntry(f"seq is {seq!r}")
+        turn = raw.get("turn")
+        common: JsonObject = {
+            "seq": seq,
+            "id": str(raw.get("id") or ""),
+            "at": parse_time(raw["at"]),
+            "turn": None if turn is None else str(turn),
+            "tokens": int(raw.get("tokens") or 0),
+        }
+        kind = _TYPES.get(str(name))
+        if kind is None:
+            return UnknownEntry(raw=dict(raw), **common)
+        given = {f.name: _value_from_json(f.name, raw[f.name]) for f in _FIELDS[kind] if f.name in raw}
+        return kind(**common, **given)
+    except DamagedEntry:
+        raise
+    except KeyError as error:
+        raise DamagedEntry(f"{error.args[0]} is missing") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DamagedEntry(str(error)) from error
+
+
+_STRINGS = frozenset(
+    "text sender sender_name user request_id request_sha256 model source call_id name argument reply reason error code "
+    "by finish".split()
+)
+
+
+def _value_from_json(field: str, value: Any) -> Any:
+    if field in _STRINGS:
+        if value is not None and not isinstance(value, str):
+            raise DamagedEntry(f"{field} is not a text")
+        return value
+    match field:
+        case "attachments":
+            return tuple(Attachment(**item) for item in value)
+        case "calls":
+            return tuple(ToolCall(**item) for item in value)
+        case "usage":
+            return None if value is None else Usage.from_json(value)
+        case "also":
+            return tuple(str(item) for item in value)
+        case "seqs":
+            return tuple(int(item) for item in value)
+        case "covers":
+            return Covers(from_seq=int(value["from"]), to_seq=int(value["to"]), sha256=str(value["sha256"]))
+        case "retry_at":
+            return None if value is None else parse_time(value)
+        case "entry":
+            return entry_from_json(value)
+        case "summary" | "shown":
+            return dict(value)
+        case _:
+            return value
+
+
+def header_to_json(header: Header) -> JsonObject:
+    return {
+        "type": "session",
+        "format": header.format,
+        "session": header.session,
+        "generation": header.generation,
+        "key": header.key,
+        "agent": header.agent,
+        "at": format_time(header.at),
+        "previous": header.previous,
+    }
+
+
+def header_from_json(raw: Mapping[str, Any]) -> Header:
+    """Raises DamagedEntry."""
+    try:
+        previous = raw.get("previous")
+        return Header(
+            session=str(raw["session"]),
+            generation=int(raw["generation"]),
+            key=str(raw["key"]),
+            agent=str(raw["agent"]),
+            at=parse_time(raw["at"]),
+            previous=None if previous is None else str(previous),
+            format=int(raw["format"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedEntry(f"header: {error}") from error
+
+
+def turn_id(session: str, seq: int) -> str:
+    """The id of the turn that a session's entry `seq` opens; the session can be read back from it."""
+    return f"{session}-{seq}"
+
+
+def session_of_turn(turn: str) -> tuple[str, int] | None:
+    """(session id, seq of its first entry), or None when the text is no turn id."""
+    session, _, seq = turn.rpartition("-")
+    if len(session) != 26 or not session.isalnum() or not seq.isascii() or not seq.isdigit() or len(seq) > 15:
+        return None
+    return session, int(seq)

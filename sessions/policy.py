@@ -1,0 +1,120 @@
+"""Settings of sessions, queues and turns, with their defaults."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from sessions.keys import DirectScope
+
+QueueMode = Literal["followup", "collect", "steer", "interrupt"]
+_CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+
+
+def _check_zone(name: str | None) -> str | None:
+    if name is not None and name not in available_timezones():
+        raise ValueError(f"{name!r} is no IANA time zone, such as Europe/Prague")
+    return name
+
+
+def _check_daily(text: str | None) -> str | None:
+    if text is not None and not _CLOCK.fullmatch(text):
+        raise ValueError(f'{text!r} is no time of day, such as "04:00" (in quotes)')
+    return text
+
+
+ZoneName = Annotated[str | None, AfterValidator(_check_zone)]
+DailyAt = Annotated[str | None, AfterValidator(_check_daily)]
+
+
+class Policy(BaseModel):
+    """Base of all settings: frozen, and unknown names are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ResetOverride(Policy):
+    """Reset settings of one session type, channel or session; what is left out is inherited."""
+
+    daily_at: DailyAt = Field(default=None, description="Local time of the daily reset; null switches it off.")
+    idle_minutes: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Minutes without a message from a person; null switches the idle reset off."
+    )
+
+
+class ResetPolicy(Policy):
+    """When a session ends by itself (spec sessions.md, "Resets")."""
+
+    daily_at: DailyAt = Field(default="04:00", description="Local time of the daily reset; null: off.")
+    timezone: ZoneName = Field(default=None, description="IANA zone of daily_at; null: the machine's zone.")
+    idle_minutes: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Minutes without a message from a person after which a session ends; null: off."
+    )
+    quiet_minutes: Annotated[int, Field(ge=0)] = Field(
+        default=30, description="A daily reset waits until nobody wrote for this many minutes."
+    )
+    by_type: dict[str, ResetOverride] = Field(
+        default_factory=dict, description="Other settings by session type (main, direct, group, channel, cron, hook)."
+    )
+    by_channel: dict[str, ResetOverride] = Field(default_factory=dict, description="Other settings by channel.")
+
+    def zone(self, machine_zone: ZoneInfo) -> ZoneInfo:
+        return machine_zone if self.timezone is None else ZoneInfo(self.timezone)
+
+
+class SessionsPolicy(Policy):
+    """Where messages go and how they are kept."""
+
+    direct_scope: DirectScope = Field(
+        default="per_channel_peer",
+        description="Which private chats share a session: main (all of an agent; only for a single owner), per_peer, "
+        "per_channel_peer.",
+    )
+    identities: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="One person's ids across channels, as in `ana: [telegram:123, slack:U9]`."
+    )
+    durability: Literal["fsync", "flush"] = Field(
+        default="fsync", description="fsync: on disk before it is acknowledged; flush: the system decides when."
+    )
+    cache_bytes: Annotated[int, Field(ge=0)] = Field(
+        default=256 * 1024 * 1024, description="Bytes of transcripts kept in memory for active sessions."
+    )
+    max_attachments: Annotated[int, Field(ge=0)] = Field(default=10, description="Attachments of one message.")
+    max_attachment_bytes: Annotated[int, Field(ge=1)] = Field(
+        default=6 * 1024 * 1024, description="Size of one attachment, in bytes."
+    )
+    reset: ResetPolicy = Field(default_factory=ResetPolicy, description="When a session ends by itself.")
+
+
+class QueuePolicy(Policy):
+    """What happens to a message that arrives while a turn runs (spec sessions.md, "Turns and queues")."""
+
+    mode: QueueMode = Field(
+        default="followup",
+        description="followup: next turn, in order; collect: all waiting ones become one turn; steer: shown at the "
+        "next tool boundary; interrupt: the running turn is stopped.",
+    )
+    by_channel: dict[str, QueueMode] = Field(default_factory=dict, description="Other modes by channel.")
+    cap: Annotated[int, Field(ge=1, le=1000)] = Field(default=20, description="Messages that may wait in one session.")
+    debounce_ms: Annotated[int, Field(ge=0, le=60_000)] = Field(
+        default=1000, description="collect: how long to wait for further messages, in milliseconds."
+    )
+
+
+class TurnPolicy(Policy):
+    """Limits of one turn."""
+
+    max_tool_rounds: Annotated[int, Field(ge=1, le=200)] = Field(
+        default=20, description="Model calls with tool results in one turn; then the model must answer."
+    )
+    tool_timeout_s: Annotated[float, Field(gt=0)] = Field(default=60, description="Limit of one built-in tool call.")
+    max_attempts: Annotated[int, Field(ge=1, le=20)] = Field(
+        default=3, description="How often a turn cut by a crash is generated before it is marked failed."
+    )
+    max_parallel: Annotated[int, Field(ge=1)] = Field(default=64, description="Model calls at the same time.")
+    kept_turns: Annotated[int, Field(ge=0)] = Field(
+        default=1000, description="Finished turns whose events can still be replayed."
+    )
