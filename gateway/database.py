@@ -1,0 +1,56 @@
+"""`state.db`: the tables of the gateway, and the engine that opens them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, MetaData, String, Table, event
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUSY_TIMEOUT_MS = 10_000
+
+metadata = MetaData()
+
+usage_table = Table(
+    "usage",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("at", BigInteger, nullable=False, comment="milliseconds since 1970, UTC"),
+    Column("session", String(26), nullable=False),
+    Column("key", String(512), nullable=False),
+    Column("user", String(512)),
+    Column("agent", String(512), nullable=False),
+    Column("role", String(32), nullable=False),
+    Column("model_name", String(256), nullable=False),
+    Column("model", String(256), nullable=False),
+    Column("input_total", BigInteger, nullable=False),
+    Column("cached_read", BigInteger, nullable=False),
+    Column("cache_write", BigInteger, nullable=False),
+    Column("output", BigInteger, nullable=False),
+    Column("reasoning", BigInteger, nullable=False),
+    Column("reported", Boolean, nullable=False),
+    Column("cost_pico", BigInteger, comment="10^-12 of the currency, exact; null: the price is unknown"),
+    Column("duration_s", Float, nullable=False),
+    Index("usage_at", "at"),
+    Index("usage_session", "session"),
+)
+
+
+async def open_database(path: Path) -> AsyncEngine:
+    """The engine of `state.db`, with its tables; WAL, secure delete, and a wait instead of "database is locked"."""
+    engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        cursor = connection.cursor()
+        for pragma in ("journal_mode=WAL", f"busy_timeout={BUSY_TIMEOUT_MS}", "secure_delete=ON", "synchronous=NORMAL"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    async with engine.begin() as connection:
+        await connection.run_sync(metadata.create_all)
+    path.chmod(0o600)
+    return engine

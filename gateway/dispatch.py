@@ -1,0 +1,170 @@
+"""Answers commands: runs a parsed command against its session and words what happened."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from gateway.commands import render_help
+from gateway.ledger import LedgerClosed, UsageFilter
+from sessions.context import render_messages
+from sessions.entries import AssistantEntry, PinnedEntry, UserEntry
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from gateway.clock import Clock
+    from gateway.commands import Command
+    from gateway.ledger import UsageLedger
+    from gateway.models.pool import ModelPool
+    from gateway.prompts import PromptBuilder
+    from gateway.turn import Incoming
+    from gateway.turns import Turns
+    from sessions.record import SessionRecord
+    from sessions.store import Session, SessionStore
+
+SPANS = {"day": timedelta(days=1), "week": timedelta(days=7), "month": timedelta(days=30)}
+LISTED_FORMER = 10
+
+
+class CommandAnswers:
+    """The commands that do not end a session; `/new` and `/reset` are the turns' own."""
+
+    def __init__(
+        self,
+        *,
+        store: SessionStore,
+        turns: Turns,
+        models: ModelPool,
+        prompts: PromptBuilder,
+        ledger: UsageLedger,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._turns = turns
+        self._models = models
+        self._prompts = prompts
+        self._ledger = ledger
+        self._clock = clock
+
+    async def answer(self, command: Command, session: Session, incoming: Incoming) -> str:
+        """The text the person gets. Raises StorageError."""
+        match command.name:
+            case "status":
+                return self._status(session)
+            case "context":
+                return self._context(session, incoming)
+            case "usage":
+                return await self._usage(session, command.argument)
+            case "stop":
+                stopped = await self._turns.stop_session(session.id)
+                return "Stopped." if stopped else "Nothing is running."
+            case "model":
+                return await self._model(session, command.argument)
+            case "resume":
+                return await self._resume(session, command.argument)
+            case "pin":
+                return await self._pin(session)
+            case _:
+                return render_help()
+
+    def _status(self, session: Session) -> str:
+        record = session.record
+        running, waiting = self._turns.lane_state(session.id)
+        model = self._models.choose(record.agent, record.settings.model)
+        return "\n".join(
+            [
+                f"Session {record.session} ({record.key}), since {_local(record.created_at)}.",
+                f"Model: {model.name} ({model.model}).",
+                f"Context: {_context_line(record.context_tokens, model.window)}.",
+                f"Messages: {record.messages}. Tokens: {record.input_tokens} in ({record.cache_read} from the cache), "
+                f"{record.output_tokens} out. Cost: {_cost_line(record)}.",
+                f"Compactions: {record.compactions}. Queue: {len(running)} running, {len(waiting)} waiting.",
+            ]
+        )
+
+    def _context(self, session: Session, incoming: Incoming) -> str:
+        prompt = self._prompts.build(session, frozenset(), incoming, tools=True)
+        count = self._prompts.count
+        tools = sum(count(f"{tool.name} {tool.description} {dict(tool.parameters)}") for tool in prompt.tools)
+        history = sum(message.tokens for message in render_messages(session.entries))
+        parts = [
+            ("tools", tools, f"{len(prompt.tools)} tools"),
+            ("system", count(prompt.system), "the agent's text"),
+            ("summary", count(prompt.summary or ""), "of what was compacted"),
+            ("history", history, f"{len(prompt.messages)} messages"),
+        ]
+        total = sum(tokens for _, tokens, _ in parts)
+        lines = [f"{name:<8} {tokens:>8}  {what}" for name, tokens, what in parts]
+        return "The next prompt, in tokens (our estimate):\n" + "\n".join([*lines, f"{'total':<8} {total:>8}"])
+
+    async def _usage(self, session: Session, argument: str) -> str:
+        span = SPANS.get(argument.lower() or "day")
+        if span is None:
+            return "Say /usage day, /usage week or /usage month."
+        try:
+            rows = await self._ledger.report(
+                ["model"], UsageFilter(since=self._clock.now() - span, key=session.record.key)
+            )
+        except LedgerClosed as error:
+            return str(error)
+        if not rows:
+            return f"No model calls in this chat in the last {argument.lower() or 'day'}."
+        lines = [
+            f"{row.group['model']}: {row.calls} calls, {row.usage.input_total} tokens in "
+            f"({row.usage.cached_read} from the cache), {row.usage.output} out, "
+            f"cost {'unknown' if row.cost is None else f'${row.cost:.4f}'}"
+            for row in rows
+        ]
+        return "\n".join(lines)
+
+    async def _model(self, session: Session, argument: str) -> str:
+        names = self._models.names()
+        if not argument:
+            current = self._models.choose(session.record.agent, session.record.settings.model)
+            return f"This session uses {current.name}. Known models: {', '.join(names)}. Change it with /model <name>."
+        if argument not in names:
+            return f"There is no model {argument!r}. Known models: {', '.join(names)}."
+        settings = dataclasses.replace(session.record.settings, model=argument)
+        await self._store.update(session, lambda record: dataclasses.replace(record, settings=settings))
+        return f"This session now uses {argument}."
+
+    async def _resume(self, session: Session, argument: str) -> str:
+        former = [r for r in self._store.sessions_of(session.key) if r.session != session.id][:LISTED_FORMER]
+        if not former:
+            return "There is no earlier session of this chat."
+        if not argument:
+            lines = [f"{n}. {_local(r.created_at)}: {r.title or 'untitled'}" for n, r in enumerate(former, 1)]
+            return "Earlier sessions; go back to one with /resume <number>:\n" + "\n".join(lines)
+        if not argument.isdecimal() or not 1 <= int(argument) <= len(former):
+            return f"Say /resume with a number from 1 to {len(former)}."
+        chosen = former[int(argument) - 1]
+        running, waiting = self._turns.lane_state(session.id)
+        if running or waiting:
+            return "A reply is still being written. Wait for it, or say /stop, then /resume again."
+        await self._store.resume(session, chosen.session)
+        return f"Back in the session of {_local(chosen.created_at)}: {chosen.title or 'untitled'}."
+
+    async def _pin(self, session: Session) -> str:
+        last = next((e for e in reversed(session.entries) if isinstance(e, UserEntry | AssistantEntry)), None)
+        if last is None:
+            return "There is no message to pin yet."
+        await self._store.append(session, PinnedEntry(of=last.seq))
+        return f"Pinned message {last.seq}: it stays word for word through compactions."
+
+
+def _local(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def _context_line(tokens: int | None, window: int | None) -> str:
+    if tokens is None:
+        return "not measured yet"
+    if window is None:
+        return f"{tokens} tokens (the model's window is not known)"
+    return f"{tokens} of {window} tokens ({100 * tokens / window:.0f} %)"
+
+
+def _cost_line(record: SessionRecord) -> str:
+    return "unknown" if record.cost is None else f"${record.cost}"

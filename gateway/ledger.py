@@ -1,0 +1,261 @@
+"""The usage ledger: one row for every model call, written behind the replies, never lost with a session."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+import structlog
+
+from sessions.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+    from gateway.clock import Clock
+    from gateway.replies import CallNote
+
+log = structlog.get_logger()
+
+PICO = 10**12
+FLUSH_S = 0.5
+RETRY_S = 5.0
+
+UsageGroup = Literal["day", "model", "user", "agent", "key", "session", "role"]
+USAGE_GROUPS: tuple[UsageGroup, ...] = ("day", "model", "user", "agent", "key", "session", "role")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRow:
+    """The spend of one group of calls. `cost` covers the calls with a known price; `unpriced` counts the others."""
+
+    group: dict[str, str | None]
+    calls: int
+    usage: Usage
+    cost: Decimal | None
+    unpriced: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageFilter:
+    """Which rows a report covers; None: all."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    key: str | None = None
+    user: str | None = None
+    session: str | None = None
+    keys: Callable[[str], bool] | None = None
+
+
+class LedgerClosed(Exception):
+    """The ledger could not be opened yet; try again in a moment."""
+
+
+class UsageLedger:
+    """Opens `state.db` behind the start of the daemon: SQLAlchemy takes a third of a second to import."""
+
+    def __init__(self, path: Path, clock: Clock, price: Callable[[str, str, Usage], Decimal | None]) -> None:
+        self._path = path
+        self._clock = clock
+        self._price = price
+        self._engine: AsyncEngine | None = None
+        self._opened = asyncio.Event()
+        self._pending: list[tuple[int, CallNote]] = []
+        self._wake = asyncio.Event()
+        self.problem: str | None = None
+
+    def cost(self, model_name: str, model: str, usage: Usage) -> Decimal | None:
+        """The price of one call; None when it is unknown, never 0 for that."""
+        return self._price(model_name, model, usage)
+
+    def note(self, call: CallNote, *, at: datetime | None = None) -> None:
+        """Queues one row; noting the same call id again changes nothing."""
+        moment = self._clock.now() if at is None else at
+        self._pending.append((_millis(moment), call))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Writes queued rows in batches. A locked or full database delays them; replies go on."""
+        while True:
+            try:
+                await self._open()
+                await self._wake.wait()
+                self._wake.clear()
+                await self.flush()
+                self.problem = None
+                await self._clock.sleep(FLUSH_S)
+            except OSError as error:
+                await self._pause(error)
+            except Exception as error:
+                if not _is_database_error(error):
+                    raise
+                await self._pause(error)
+
+    async def _pause(self, error: Exception) -> None:
+        self.problem = f"state.db cannot be written ({type(error).__name__}); {len(self._pending)} usage rows wait."
+        log.warning("ledger.not_written", error=str(error), waiting=len(self._pending))
+        self._wake.set()
+        await self._clock.sleep(RETRY_S)
+
+    async def _open(self) -> None:
+        if self._engine is None:
+            database = await asyncio.to_thread(_import_database)
+            self._engine = await database.open_database(self._path)
+            self._opened.set()
+
+    async def flush(self) -> None:
+        """Writes what is queued; rows stay queued when that fails."""
+        if not self._pending or self._engine is None:
+            return
+        from sqlalchemy.dialects.sqlite import insert
+
+        from gateway.database import usage_table
+
+        batch = self._pending[:500]
+        async with self._engine.begin() as connection:
+            await connection.execute(
+                insert(usage_table).on_conflict_do_nothing(), [_row(at, call) for at, call in batch]
+            )
+        del self._pending[: len(batch)]
+        if self._pending:
+            self._wake.set()
+
+    async def stop(self) -> None:
+        """Writes the rest and closes."""
+        if self._engine is None and self._pending:
+            await self._open()
+        while self._pending and self._engine is not None:
+            await self.flush()
+        if self._engine is not None:
+            await self._engine.dispose()
+
+    async def latest(self) -> datetime | None:
+        """When the newest row was written; None when there is none."""
+        from sqlalchemy import func, select
+
+        from gateway.database import usage_table
+
+        async with (await self._ready()).connect() as connection:
+            newest = (await connection.execute(select(func.max(usage_table.c.at)))).scalar()
+        return None if newest is None else datetime.fromtimestamp(newest / 1000, UTC)
+
+    async def report(self, by: Sequence[UsageGroup], wanted: UsageFilter) -> list[UsageRow]:
+        """Spend in groups, in the order of their names. Days are UTC days. Raises LedgerClosed."""
+        from sqlalchemy import func, select
+
+        from gateway.database import usage_table
+
+        table = usage_table.c
+        day = func.strftime("%Y-%m-%d", table.at / 1000, "unixepoch")
+        columns = [(day if name == "day" else table[name]).label(name) for name in by]
+        sums = [func.coalesce(func.sum(table[name]), 0) for name in _COUNTERS]
+        query = select(
+            *columns,
+            table.key.label("_key"),
+            func.count(),
+            *sums,
+            func.sum(table.cost_pico),
+            func.count(table.cost_pico),
+            func.min(table.reported),
+        ).group_by(*columns, table.key)
+        for condition in _conditions(table, wanted):
+            query = query.where(condition)
+        async with (await self._ready()).connect() as connection:
+            rows = (await connection.execute(query)).all()
+        return _merged(by, [row for row in rows if wanted.keys is None or wanted.keys(str(row[len(by)]))])
+
+    async def _ready(self) -> AsyncEngine:
+        if self.problem is not None and self._engine is None:
+            raise LedgerClosed(self.problem)
+        await self._opened.wait()
+        await self._flush_for_reading()
+        assert self._engine is not None  # noqa: S101
+        return self._engine
+
+    async def _flush_for_reading(self) -> None:
+        while self._pending:
+            await self.flush()
+
+
+_COUNTERS = ("input_total", "cached_read", "cache_write", "output", "reasoning")
+
+
+def _import_database() -> Any:
+    import gateway.database
+
+    return gateway.database
+
+
+def _is_database_error(error: Exception) -> bool:
+    from sqlalchemy.exc import DBAPIError
+
+    return isinstance(error, DBAPIError)
+
+
+def _millis(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
+
+
+def _row(at: int, call: CallNote) -> dict[str, Any]:
+    return {
+        "id": call.id,
+        "at": at,
+        "session": call.session,
+        "key": call.key,
+        "user": call.user,
+        "agent": call.agent,
+        "role": call.role,
+        "model_name": call.model_name,
+        "model": call.model,
+        **{name: getattr(call.usage, name) for name in _COUNTERS},
+        "reported": call.usage.reported,
+        "cost_pico": None if call.cost is None else int(call.cost * PICO),
+        "duration_s": call.duration_s,
+    }
+
+
+def _conditions(table: Any, wanted: UsageFilter) -> list[Any]:
+    out: list[Any] = []
+    if wanted.since is not None:
+        out.append(table.at >= _millis(wanted.since))
+    if wanted.until is not None:
+        out.append(table.at < _millis(wanted.until))
+    for name in ("key", "user", "session"):
+        value = getattr(wanted, name)
+        if value is not None:
+            out.append(table[name] == value)
+    return out
+
+
+def _merged(by: Sequence[str], rows: Sequence[Any]) -> list[UsageRow]:
+    """Rows come grouped by key as well, so that keys nobody may see can be left out; here they are joined again."""
+    groups: dict[tuple[str | None, ...], list[Any]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[: len(by)]), []).append(row)
+    at = len(by) + 1
+    out: list[UsageRow] = []
+    for names, members in sorted(groups.items(), key=lambda item: tuple(str(part) for part in item[0])):
+        totals = [sum(int(row[at + 1 + i]) for row in members) for i in range(len(_COUNTERS))]
+        calls = sum(int(row[at]) for row in members)
+        priced = sum(int(row[at + 2 + len(_COUNTERS)]) for row in members)
+        pico = sum(int(row[at + 1 + len(_COUNTERS)] or 0) for row in members)
+        out.append(
+            UsageRow(
+                group=dict(zip(by, names, strict=True)),
+                calls=calls,
+                usage=Usage(
+                    **dict(zip(_COUNTERS, totals, strict=True)),
+                    reported=all(bool(row[at + 3 + len(_COUNTERS)]) for row in members),
+                ),
+                cost=Decimal(pico) / PICO if priced else None,
+                unpriced=calls - priced,
+            )
+        )
+    return out

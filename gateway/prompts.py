@@ -1,0 +1,67 @@
+"""What a model is sent: the agent's text, the tools, the conversation, and what changes with every call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compaction.layout import build_prompt
+from gateway.tools import ToolContext
+from sessions.context import render_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from compaction.layout import Prompt, ToolSpec
+    from gateway.agents import AgentPolicy
+    from gateway.clock import Clock
+    from gateway.tools import ToolRegistry
+    from gateway.turn import Incoming
+    from sessions.store import Session
+
+DEFAULT_SYSTEM = "You are a helpful assistant. Answer in the language of the person who writes to you."
+
+
+class PromptBuilder:
+    """Builds prompts from a session; nothing of them is stored."""
+
+    def __init__(
+        self,
+        *,
+        agents: Mapping[str, AgentPolicy],
+        tools: ToolRegistry,
+        clock: Clock,
+        count: Callable[[str], int],
+    ) -> None:
+        self._agents = agents
+        self._tools = tools
+        self._clock = clock
+        self._count = count
+
+    def count(self, text: str) -> int:
+        """Tokens of a text, by our own tokenizer."""
+        return self._count(text)
+
+    def system(self, agent: str) -> str:
+        """The agent's text. An agent nobody configured speaks with the default one."""
+        policy = self._agents.get(agent)
+        return DEFAULT_SYSTEM if policy is None or policy.system is None else policy.system
+
+    def tools(self, agent: str) -> list[ToolSpec]:
+        policy = self._agents.get(agent)
+        return self._tools.specs(None if policy is None else policy.tools)
+
+    def build(self, session: Session, turns: frozenset[str], incoming: Incoming, *, tools: bool) -> Prompt:
+        """The prompt of the next call for the messages of `turns`; `tools` False: the model must answer now."""
+        offered: Sequence[ToolSpec] = ()
+        if tools:
+            theirs = {tool.name for tool in incoming.client_tools}
+            own = [tool for tool in self.tools(session.record.agent) if tool.name not in theirs]
+            offered = [*own, *incoming.client_tools]
+        return build_prompt(
+            system=self.system(session.record.agent),
+            messages=render_messages(session.entries, turns=turns),
+            tools=offered,
+        )
+
+    def tool_context(self, session: Session, incoming: Incoming) -> ToolContext:
+        return ToolContext(key=session.key, user=incoming.user, now=self._clock.now())

@@ -1,0 +1,261 @@
+"""How one turn gets its reply: model calls and tool calls in turn, each written before it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from gateway.models.base import Finished, ModelBroken, ModelRequest, TextDelta
+from sessions.entries import AssistantEntry, AttemptEntry, Entry, TurnFailedEntry
+from sessions.files import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from compaction.layout import Prompt
+    from gateway.clock import Clock
+    from gateway.models.base import ChatModel
+    from gateway.tools import ToolContext, ToolRegistry
+    from gateway.turn import Incoming, Turn
+    from sessions.entries import Finish, ToolCall
+    from sessions.policy import TurnPolicy
+    from sessions.queues import Lane
+    from sessions.record import SessionRecord
+    from sessions.store import Session, SessionStore
+    from sessions.usage import Usage
+
+log = structlog.get_logger()
+
+WRITE_RETRIES_S = (0.2, 1.0)
+
+
+class Models(Protocol):
+    """Which model answers. Raises UnknownModel for a name nobody configured."""
+
+    def choose(self, agent: str, wanted: str | None) -> ChatModel: ...
+
+
+class Prompts(Protocol):
+    """What a model is sent for the next call of some turns of a session."""
+
+    def build(self, session: Session, turns: frozenset[str], incoming: Incoming, *, tools: bool) -> Prompt: ...
+    def tool_context(self, session: Session, incoming: Incoming) -> ToolContext: ...
+    def count(self, text: str) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallNote:
+    """One finished model call, for the usage ledger. `id` is unique: noting the same call twice changes nothing."""
+
+    id: str
+    session: str
+    key: str
+    user: str | None
+    agent: str
+    role: str
+    model_name: str
+    model: str
+    usage: Usage
+    cost: Decimal | None
+    duration_s: float
+
+
+class Ledger(Protocol):
+    """Where every model call leaves a row."""
+
+    def cost(self, model_name: str, model: str, usage: Usage) -> Decimal | None: ...
+    def note(self, call: CallNote) -> None: ...
+
+
+class Replies:
+    """Generates the reply of a running turn. `generate` ends with the reply, or the failure, on disk."""
+
+    def __init__(
+        self,
+        *,
+        store: SessionStore,
+        models: Models,
+        prompts: Prompts,
+        tools: ToolRegistry,
+        ledger: Ledger,
+        clock: Clock,
+        policy: TurnPolicy,
+    ) -> None:
+        self._store = store
+        self._models = models
+        self._prompts = prompts
+        self._tools = tools
+        self._ledger = ledger
+        self._clock = clock
+        self._policy = policy
+        self._slots = asyncio.Semaphore(policy.max_parallel)
+
+    async def generate(self, lane: Lane[Turn], lead: Turn) -> None:
+        """Raises ModelError and StorageError; what was shown by then is in `lead.shown`."""
+        if lead.resumed and not await self._another_attempt(lane, lead):
+            return
+        session = lead.session
+        model = self._models.choose(session.record.agent, lead.incoming.model or session.record.settings.model)
+        theirs = {tool.name for tool in lead.incoming.client_tools}
+        also = others(lead, lane)
+        for rounds_left in range(self._policy.max_tool_rounds, -1, -1):
+            shown = frozenset(turn.id for turn in lane.running)
+            prompt = self._prompts.build(session, shown, lead.incoming, tools=rounds_left > 0)
+            reply, duration_s = await self._call(model, lane, lead, prompt)
+            ours = [call for call in reply.calls if call.name not in theirs]
+            finish = _finish_of(reply, to_client=len(ours) < len(reply.calls), last=rounds_left == 0)
+            await self._append_reply(lane, lead, model, reply, finish, also, duration_s)
+            if finish in ("tool_calls", "client_tools") and ours:
+                await self._run_tools(lane, lead, ours)
+            if finish != "tool_calls":
+                return
+            also = self._steer(lane)
+
+    async def _another_attempt(self, lane: Lane[Turn], lead: Turn) -> bool:
+        """Counts the attempt of a turn that a crash or a stop has cut. False when there were enough of them."""
+        earlier = sum(1 for e in lead.session.entries if isinstance(e, AttemptEntry) and e.turn == lead.id)
+        number = earlier + 2
+        if number <= self._policy.max_attempts:
+            await self.append(lead.session, AttemptEntry(turn=lead.id, number=number))
+            return True
+        failure = TurnFailedEntry(
+            turn=lead.id,
+            code="interrupted",
+            error=f"The reply was interrupted {earlier + 1} times and is not tried again. Send the message again.",
+            also=others(lead, lane),
+        )
+        await self.append(lead.session, failure)
+        return False
+
+    async def _call(self, model: ChatModel, lane: Lane[Turn], lead: Turn, prompt: Prompt) -> tuple[Finished, float]:
+        lead.shown = []
+        request = ModelRequest(
+            prompt=prompt,
+            max_output=lead.incoming.max_output,
+            params=lead.incoming.params,
+            cache_key=lead.session.id,
+        )
+        async with self._slots:
+            started = self._clock.monotonic()
+            async for event in model.stream(request):
+                if isinstance(event, TextDelta):
+                    lead.shown.append(event.text)
+                    for turn in lane.running:
+                        turn.events.emit_text(event.text)
+                else:
+                    return event, self._clock.monotonic() - started
+        raise ModelBroken(f"{model.name} ended its reply without saying so.", partial="".join(lead.shown))
+
+    async def _append_reply(
+        self,
+        lane: Lane[Turn],
+        lead: Turn,
+        model: ChatModel,
+        reply: Finished,
+        finish: Finish,
+        also: tuple[str, ...],
+        duration_s: float,
+    ) -> None:
+        usage = reply.usage
+        cost = None if usage is None else self._ledger.cost(model.name, reply.model, usage)
+        entry = AssistantEntry(
+            turn=lead.id,
+            text=reply.text,
+            calls=reply.calls,
+            model=reply.model,
+            usage=usage,
+            finish=finish,
+            tokens=self._prompts.count(reply.text + "".join(call.arguments for call in reply.calls)),
+            also=also,
+        )
+        (written,) = await self.append(
+            lead.session, entry, change=lambda record: _charged(record, usage, cost, model.window)
+        )
+        lead.shown = []
+        if usage is not None:
+            record = lead.session.record
+            self._ledger.note(
+                CallNote(
+                    id=written.id,
+                    session=record.session,
+                    key=record.key,
+                    user=lead.incoming.user,
+                    agent=record.agent,
+                    role="chat",
+                    model_name=model.name,
+                    model=reply.model,
+                    usage=usage,
+                    cost=cost,
+                    duration_s=duration_s,
+                )
+            )
+        for call in reply.calls:
+            for turn in lane.running:
+                turn.events.emit("tool_call", id=call.id, name=call.name, arguments=call.arguments)
+
+    async def _run_tools(self, lane: Lane[Turn], lead: Turn, calls: Sequence[ToolCall]) -> None:
+        context = self._prompts.tool_context(lead.session, lead.incoming)
+        results = await asyncio.gather(*(self._tools.run(call, context) for call in calls))
+        drafts = [dataclasses.replace(r, turn=lead.id, tokens=self._prompts.count(r.text)) for r in results]
+        await self.append(lead.session, *drafts)
+        for result in drafts:
+            for turn in lane.running:
+                turn.events.emit(
+                    "tool_result", id=result.call_id, name=result.name, text=result.text, is_error=result.is_error
+                )
+
+    def _steer(self, lane: Lane[Turn]) -> tuple[str, ...]:
+        joining = lane.take_steering()
+        for turn in joining:
+            turn.state = "running"
+        return tuple(turn.id for turn in joining)
+
+    async def append(
+        self,
+        session: Session,
+        *drafts: Entry,
+        change: Callable[[SessionRecord], SessionRecord] | None = None,
+    ) -> list[Entry]:
+        """An append that is not given up at the first failure: somebody waits for this reply. Raises StorageError."""
+        for wait_s in WRITE_RETRIES_S:
+            try:
+                return await self._store.append(session, *drafts, change=change)
+            except StorageError as error:
+                log.warning("turn.write_failed", session=session.id, error=str(error), retry_s=wait_s)
+                await self._clock.sleep(wait_s)
+        return await self._store.append(session, *drafts, change=change)
+
+    def cut_reply(self, lane: Lane[Turn], lead: Turn, finish: Finish) -> AssistantEntry:
+        """What was shown so far, as the reply of a turn that was cut."""
+        text = "".join(lead.shown)
+        return AssistantEntry(
+            turn=lead.id, text=text, finish=finish, tokens=self._prompts.count(text), also=others(lead, lane)
+        )
+
+
+def others(lead: Turn, lane: Lane[Turn]) -> tuple[str, ...]:
+    """The further turns that get the same reply."""
+    return tuple(turn.id for turn in lane.running if turn is not lead)
+
+
+def _finish_of(reply: Finished, *, to_client: bool, last: bool) -> Finish:
+    if not reply.calls:
+        return "stop" if reply.finish == "tool_calls" else reply.finish
+    if to_client:
+        return "client_tools"
+    return "length" if last else "tool_calls"
+
+
+def _charged(record: SessionRecord, usage: Usage | None, cost: Decimal | None, window: int | None) -> SessionRecord:
+    """Counters of the index, written with the reply that causes them. An unknown price adds nothing."""
+    if usage is None:
+        return record
+    total = record.cost if cost is None else str(Decimal(record.cost or "0") + cost)
+    return dataclasses.replace(
+        record, context_tokens=usage.input_total + usage.output, window=window or record.window, cost=total
+    )

@@ -1,0 +1,184 @@
+"""One turn: what was asked, the events followers read, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from gateway.events import EventLog
+from sessions.entries import (
+    AssistantEntry,
+    CommandEntry,
+    Entry,
+    ToolResultEntry,
+    TurnFailedEntry,
+    UserEntry,
+)
+from sessions.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from compaction.layout import ToolSpec
+    from sessions.entries import Attachment, Finish
+    from sessions.policy import QueueMode
+    from sessions.store import Session
+
+TurnState = Literal["waiting", "running", "done", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """A message as it enters, already checked. `role` is the caller's, `user` the person it is known to come from.
+
+    `client_tools` are offered to the model and run by the client; `results` answer calls to them.
+    """
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    results: tuple[ToolResultEntry, ...] = ()
+    sender: str | None = None
+    sender_name: str | None = None
+    user: str | None = None
+    role: str = "admin"
+    request_id: str | None = None
+    request_sha256: str | None = None
+    model: str | None = None
+    source: str | None = None
+    queue: QueueMode | None = None
+    client_tools: tuple[ToolSpec, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    max_output: int | None = None
+    commands: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnResult:
+    """The end of a turn. `usage` is the spend of all its calls, `context_tokens` the size of the last prompt and reply.
+
+    A failed turn has `error_code` and `error`.
+    """
+
+    turn: str
+    session: str
+    key: str
+    text: str
+    entries: tuple[Entry, ...]
+    finish: Finish | None = None
+    usage: Usage | None = None
+    context_tokens: int | None = None
+    window: int | None = None
+    error_code: str | None = None
+    error: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.error_code is not None
+
+
+class Turn:
+    """A turn in progress, or one that ended recently."""
+
+    def __init__(self, turn_id: str, session: Session, incoming: Incoming, mode: QueueMode) -> None:
+        self.id = turn_id
+        self.session = session
+        self.incoming = incoming
+        self.mode: QueueMode = mode
+        self.resumed = False
+        self.state: TurnState = "waiting"
+        self.events = EventLog()
+        self.stop_as: Finish | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.shown: list[str] = []
+        self._ended = asyncio.Event()
+        self._result: TurnResult | None = None
+
+    def stop(self, finish: Finish) -> bool:
+        """Ends the running reply; what came so far is kept and marked. False when nothing runs any more."""
+        if self.task is None or self.task.done() or self.stop_as is not None:
+            return False
+        self.stop_as = finish
+        self.task.cancel()
+        return True
+
+    def end(self, result: TurnResult) -> None:
+        """Tells everybody who follows or waits."""
+        if self._result is not None:
+            return
+        self._result = result
+        self.state = "failed" if result.failed else "done"
+        if result.failed:
+            self.events.emit("error", code=result.error_code, detail=result.error)
+        else:
+            if result.usage is not None:
+                self.events.emit("usage", **result.usage.to_json())
+            self.events.emit("done", **summary_of(result))
+        self.events.close()
+        self._ended.set()
+
+    @property
+    def result(self) -> TurnResult | None:
+        return self._result
+
+    async def done(self) -> TurnResult:
+        """Waits for the end. Cancelling the wait cancels nothing else."""
+        await self._ended.wait()
+        assert self._result is not None  # noqa: S101
+        return self._result
+
+
+def summary_of(result: TurnResult) -> dict[str, Any]:
+    """What `done` tells beside the deltas."""
+    return {
+        "turn": result.turn,
+        "session": result.session,
+        "text": result.text,
+        "finish": result.finish,
+        "context": context_json(result.context_tokens, result.window),
+    }
+
+
+def context_json(tokens: int | None, window: int | None) -> dict[str, Any]:
+    """Fill of the window; no share is given while either number is unknown."""
+    share = round(tokens / window, 4) if tokens is not None and window else None
+    return {"tokens": tokens, "window": window, "share": share}
+
+
+def result_from_entries(session: Session, turn: str, *, window: int | None = None) -> TurnResult | None:
+    """How a turn ended, read from the transcript; None while it has not, or when the session knows no such turn."""
+    own = [e for e in session.entries if e.turn == turn]
+    lead = next((e.turn for e in session.entries if turn in _also(e)), None)
+    if lead is not None and lead != turn:
+        own = own + [e for e in session.entries if e.turn == lead and not isinstance(e, UserEntry)]
+    return result_of(session, turn, own, window=window)
+
+
+def _also(entry: Entry) -> tuple[str, ...]:
+    return entry.also if isinstance(entry, AssistantEntry | TurnFailedEntry) else ()
+
+
+def result_of(session: Session, turn: str, own: Sequence[Entry], *, window: int | None = None) -> TurnResult | None:
+    """How a turn with the entries `own` ended; None while it has not."""
+    base = {"turn": turn, "session": session.id, "key": session.record.key, "entries": tuple(own)}
+    replies = [e for e in own if isinstance(e, AssistantEntry)]
+    spent = [e.usage for e in replies if e.usage is not None]
+    usage = sum(spent[1:], spent[0]) if spent else None
+    context = _context_tokens(spent[-1]) if spent else session.record.context_tokens
+    for entry in reversed(own):
+        match entry:
+            case CommandEntry(reply=str(reply)):
+                return TurnResult(**base, text=reply, finish="stop", context_tokens=context, window=window)
+            case TurnFailedEntry():
+                return TurnResult(**base, text="", error_code=entry.code, error=entry.error, usage=usage)
+            case AssistantEntry() if entry.finish != "tool_calls":
+                return TurnResult(
+                    **base, text=entry.text, finish=entry.finish, usage=usage, context_tokens=context, window=window
+                )
+            case _:
+                pass
+    return None
+
+
+def _context_tokens(last: Usage) -> int:
+    return last.input_total + last.output

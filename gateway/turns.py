@@ -1,0 +1,527 @@
+"""The path of one message: accepted on disk, its place in the line, the model's calls, the reply on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
+
+import structlog
+
+from gateway.commands import parse_command
+from gateway.models.base import ModelError
+from gateway.replies import others
+from gateway.turn import Incoming, Turn, TurnResult, result_from_entries
+from sessions.entries import (
+    CommandEntry,
+    EndedEntry,
+    EndReason,
+    Entry,
+    ResumedEntry,
+    ToolResultEntry,
+    TurnFailedEntry,
+    UserEntry,
+    session_of_turn,
+)
+from sessions.files import StorageError
+from sessions.queues import Lane, QueueFull, effective_mode
+from sessions.resets import effective_reset, reset_due
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gateway.clock import Clock
+    from gateway.commands import Command
+    from gateway.replies import Models, Prompts, Replies
+    from sessions.keys import SessionKey
+    from sessions.policy import QueuePolicy, SessionsPolicy, TurnPolicy
+    from sessions.store import Session, SessionStore
+
+log = structlog.get_logger()
+
+QUEUE_RETRY_S = 5.0
+
+
+class RequestConflict(Exception):
+    """The same request id came with another body."""
+
+
+class MessageTooLong(Exception):
+    """The message alone is longer than the model's window."""
+
+    def __init__(self, tokens: int, window: int) -> None:
+        super().__init__(
+            f"The message has about {tokens} tokens; the model reads at most {window}. Shorten it, or send it in parts."
+        )
+        self.tokens = tokens
+        self.window = window
+
+
+class UnknownModel(Exception):
+    """No configured model has that name."""
+
+
+class Stopping(Exception):
+    """The daemon is going down and takes no new messages."""
+
+
+class CommandRunner(Protocol):
+    """Answers commands that do not end the session."""
+
+    async def answer(self, command: Command, session: Session, incoming: Incoming) -> str: ...
+
+
+class Turns:
+    """All turns of the daemon. `start` and `resume_open` are the two ways in."""
+
+    def __init__(
+        self,
+        *,
+        store: SessionStore,
+        models: Models,
+        prompts: Prompts,
+        replies: Replies,
+        clock: Clock,
+        sessions: SessionsPolicy,
+        queue: QueuePolicy,
+        policy: TurnPolicy,
+    ) -> None:
+        self._store = store
+        self._models = models
+        self._prompts = prompts
+        self._replies = replies
+        self._clock = clock
+        self._sessions = sessions
+        self._queue = queue
+        self._policy = policy
+        self.commands: CommandRunner | None = None
+        self.after_turn: list[Callable[[Session], None]] = []
+        self._gates: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._lanes: dict[str, Lane[Turn]] = {}
+        self._ended: OrderedDict[str, Turn] = OrderedDict()
+        self._group: asyncio.TaskGroup | None = None
+        self._stopping = False
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event, *, grace_s: float) -> None:
+        """Owns the turns' tasks until `stop`; then lets running turns end within `grace_s` and cuts the rest.
+
+        What is cut stays open in its transcript and is resumed at the next start.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                await stop.wait()
+                self._stopping = True
+                lanes = [lane for lane in self._lanes.values() if lane.running]
+                waits = [asyncio.ensure_future(turn.done()) for lane in lanes for turn in lane.running]
+                if waits:
+                    log.info("turns.draining", running=len(waits), grace_s=grace_s)
+                    await asyncio.wait(waits, timeout=grace_s)
+                for wait in waits:
+                    wait.cancel()
+                raise _Cut
+        except* _Cut:
+            pass
+        finally:
+            self._group = None
+
+    @property
+    def running(self) -> int:
+        return sum(len(lane.running) for lane in self._lanes.values())
+
+    def lane_state(self, session_id: str) -> tuple[list[Turn], list[Turn]]:
+        """(running, waiting) turns of a session."""
+        lane = self._lanes.get(session_id)
+        return ([], []) if lane is None else (list(lane.running), list(lane.waiting))
+
+    # --- in -------------------------------------------------------------------------------------------------------
+
+    async def start(self, key: SessionKey, incoming: Incoming) -> Turn:
+        """Writes the message and returns its turn, which goes on whoever leaves.
+
+        Raises QueueFull, RequestConflict, MessageTooLong, UnknownModel, Stopping, StorageError: then nothing of the
+        message was kept.
+        """
+        if self._group is None or self._stopping:
+            raise Stopping("The daemon is stopping. Send the message again in a moment.")
+        return await asyncio.shield(self._group.create_task(self._accept(key, incoming), name=f"accept {key}"))
+
+    async def _accept(self, key: SessionKey, incoming: Incoming) -> Turn:
+        async with self._gate(key):
+            session, reason = await self._session_for(key, incoming)
+            known = await self._known(session, incoming)
+            if known is not None:
+                return known
+            lane = self._lane(session)
+            if len(lane.waiting) >= self._queue.cap:
+                raise QueueFull(self._queue.cap, QUEUE_RETRY_S)
+            command = parse_command(incoming.text) if incoming.commands and not incoming.results else None
+            if command is not None and command.ends_session:
+                return await self._end_by_command(session, lane, command, incoming)
+            if command is not None:
+                return await self._answer_command(session, command, incoming)
+            turn = await self._enqueue(session, lane, incoming)
+            if reason is not None:
+                turn.events.emit("session.started", session=session.id, reason=reason)
+            return turn
+
+    def _gate(self, key: SessionKey) -> asyncio.Lock:
+        """Messages of one key enter one after the other, in the order they arrived."""
+        text = str(key)
+        gate = self._gates.get(text)
+        if gate is None:
+            gate = self._gates[text] = asyncio.Lock()
+        return gate
+
+    async def _session_for(self, key: SessionKey, incoming: Incoming) -> tuple[Session, str | None]:
+        """The session a message belongs to, after the resets that are due; and why it is a new one, if it is."""
+        session = await self._store.active(key, owner=incoming.user)
+        if session.record.entries == 0:
+            previous = self._store.former(key)
+            return session, previous.ended if previous else "first"
+        lane = self._lanes.get(session.id)
+        busy = lane is not None and lane.busy
+        if not busy and (word := pending_end(session.entries)) is not None:
+            return await self._store.end(session, word), word
+        record = session.record
+        due = reset_due(
+            effective_reset(self._sessions.reset, key, record.settings.reset),
+            started_at=record.created_at,
+            active_at=record.active_at,
+            now=self._clock.now(),
+            busy=busy,
+        )
+        return (session, None) if due is None else (await self._store.end(session, due), due)
+
+    async def _known(self, session: Session, incoming: Incoming) -> Turn | None:
+        """The turn this request id has already opened. Raises RequestConflict when the body is another one."""
+        if incoming.request_id is None:
+            return None
+        request = await self._store.request(session, incoming.request_id)
+        if request is None:
+            return None
+        if request.sha256 != incoming.request_sha256:
+            raise RequestConflict(
+                f"The request id {incoming.request_id!r} was used for another message. Use a new id for a new message."
+            )
+        return await self.find(request.turn)
+
+    async def _enqueue(self, session: Session, lane: Lane[Turn], incoming: Incoming) -> Turn:
+        model = self._models.choose(session.record.agent, incoming.model or session.record.settings.model)
+        drafts = self._drafts(incoming, model.window)
+        entries = await self._store.append(session, *drafts, opens_turn=True)
+        mode = incoming.queue or effective_mode(self._queue, session.record.channel, session.record.settings.queue_mode)
+        turn = Turn(entries[0].turn or "", session, incoming, mode)
+        turn.events.emit("accepted", turn=turn.id, session=session.id, seq=entries[0].seq)
+        self._admit(lane, turn)
+        return turn
+
+    def _drafts(self, incoming: Incoming, window: int | None) -> list[Entry]:
+        if incoming.results:
+            return [dataclasses.replace(r, tokens=self._prompts.count(r.text)) for r in incoming.results]
+        tokens = self._prompts.count(incoming.text)
+        if window is not None and tokens > window:
+            raise MessageTooLong(tokens, window)
+        return [
+            UserEntry(
+                text=incoming.text,
+                attachments=incoming.attachments,
+                sender=incoming.sender,
+                sender_name=incoming.sender_name,
+                user=incoming.user,
+                request_id=incoming.request_id,
+                request_sha256=incoming.request_sha256,
+                model=incoming.model,
+                source=incoming.source,
+                tokens=tokens,
+            )
+        ]
+
+    def _admit(self, lane: Lane[Turn], turn: Turn) -> None:
+        """Puts a turn in its session's line and sees to it that the line moves."""
+        if lane.busy:
+            turn.events.emit("queued", position=len(lane.waiting) + 1, mode=turn.mode)
+        idle = not lane.busy
+        lane.waiting.append(turn)
+        if turn.mode == "interrupt":
+            for running in lane.running:
+                running.stop("interrupted")
+        if idle:
+            assert self._group is not None  # noqa: S101
+            self._group.create_task(self._run_lane(turn.session.id, lane), name=f"lane {turn.session.id}")
+
+    def _lane(self, session: Session) -> Lane[Turn]:
+        return self._lanes.setdefault(session.id, Lane())
+
+    # --- commands -------------------------------------------------------------------------------------------------
+
+    async def _answer_command(self, session: Session, command: Command, incoming: Incoming) -> Turn:
+        if self.commands is None:
+            raise UnknownModel("Commands are not available here.")
+        reply = await self.commands.answer(command, session, incoming)
+        active = await self._store.active(session.key, owner=incoming.user)
+        return await self._record_command(active, command, incoming, reply)
+
+    async def _record_command(self, session: Session, command: Command, incoming: Incoming, reply: str) -> Turn:
+        entry = CommandEntry(
+            name=command.name,
+            argument=command.argument,
+            reply=reply,
+            sender=incoming.sender,
+            request_id=incoming.request_id,
+            request_sha256=incoming.request_sha256,
+        )
+        (written,) = await self._store.append(session, entry, opens_turn=True)
+        turn = Turn(written.turn or "", session, incoming, "followup")
+        turn.events.emit("accepted", turn=turn.id, session=session.id, seq=written.seq)
+        turn.events.emit_text(reply)
+        self._finish(turn, result_from_entries(session, turn.id))
+        return turn
+
+    async def _end_by_command(self, session: Session, lane: Lane[Turn], command: Command, incoming: Incoming) -> Turn:
+        """`/new` and `/reset`: the next session takes messages at once; the old one ends when its line is empty."""
+        text = command.argument if command.name == "new" else ""
+        recorded = incoming if not text else dataclasses.replace(incoming, request_id=None)
+        if session.record.entries:
+            told = await self._record_command(session, command, recorded, "A new session has started.")
+            following = await self._succeed(session, lane, "new" if command.name == "new" else "reset")
+        else:
+            told = await self._record_command(session, command, recorded, "This session is new already.")
+            following = session
+        if not text:
+            told.events.emit("session.started", session=following.id, reason=command.name)
+            return told
+        first = dataclasses.replace(incoming, text=text, commands=False)
+        turn = await self._enqueue(following, self._lane(following), first)
+        turn.events.emit("session.started", session=following.id, reason=command.name)
+        return turn
+
+    async def _succeed(self, session: Session, lane: Lane[Turn], reason: str) -> Session:
+        word = "new" if reason == "new" else "reset"
+        if not lane.busy:
+            self._lanes.pop(session.id, None)
+            return await self._store.end(session, word)
+        following = self._store.succeed(session)
+        self._lanes[following.id] = Lane(after=lane)
+        return following
+
+    # --- the line -------------------------------------------------------------------------------------------------
+
+    async def _run_lane(self, session_id: str, lane: Lane[Turn]) -> None:
+        if lane.after is not None:
+            await lane.after.drained.wait()
+            lane.after = None
+        session = lane.waiting[0].session
+        while lane.waiting:
+            if lane.waiting[0].mode == "collect":
+                await self._collect(lane)
+            await self._settle(session, lane)
+            batch = lane.take()
+            try:
+                await self._run_turn(lane, batch)
+            finally:
+                lane.running = []
+        self._lanes.pop(session_id, None)
+        try:
+            if (word := pending_end(session.entries)) is not None and not session.ended:
+                await self._store.end(session, word)
+        except StorageError as error:
+            log.warning("session.not_ended", session=session_id, error=str(error))
+        finally:
+            lane.drained.set()
+
+    async def _collect(self, lane: Lane[Turn]) -> None:
+        """Waits until no further message has come for `debounce_ms`."""
+        seen = 0
+        while len(lane.waiting) != seen:
+            seen = len(lane.waiting)
+            await self._clock.sleep(self._queue.debounce_ms / 1000)
+
+    async def _settle(self, session: Session, lane: Lane[Turn]) -> None:
+        """Marks turns as failed whose end could not be written at the time (a full disk); their askers were told."""
+        lost = [turn for turn in session.open if turn not in lane.ids()]
+        if lost:
+            try:
+                await self._store.append(session, *(_lost(turn) for turn in lost))
+            except StorageError as error:
+                log.warning("turn.not_settled", session=session.id, turns=lost, error=str(error))
+
+    async def _run_turn(self, lane: Lane[Turn], batch: list[Turn]) -> None:
+        lead = batch[0]
+        lead.task = asyncio.create_task(self._replies.generate(lane, lead), name=f"turn {lead.id}")
+        for turn in batch:
+            turn.state = "running"
+        try:
+            await lead.task
+        except asyncio.CancelledError:
+            if lead.stop_as is None:
+                lead.task.cancel()
+                raise
+            await self._end_with(lane, lead, self._replies.cut_reply(lane, lead, lead.stop_as))
+        except ModelError as error:
+            await self._end_with(lane, lead, self._after_model_error(lane, lead, error))
+        except StorageError as error:
+            self._end_unstored(lane, error)
+        except Exception as error:
+            log.exception("turn.failed", session=lead.session.id, turn=lead.id)
+            why = f"The turn failed inside sessiond ({type(error).__name__}). The log has the details."
+            await self._end_with(
+                lane, lead, TurnFailedEntry(turn=lead.id, code="internal", error=why, also=others(lead, lane))
+            )
+        for turn in list(lane.running):
+            self._finish(turn, result_from_entries(turn.session, turn.id))
+        for hook in self.after_turn:
+            hook(lead.session)
+
+    async def _end_with(self, lane: Lane[Turn], lead: Turn, entry: Entry) -> None:
+        """Writes the end of a turn that did not get its reply; a reply that was written meanwhile stands."""
+        if lead.id not in lead.session.open:
+            return
+        try:
+            await self._replies.append(lead.session, entry)
+        except StorageError as error:
+            self._end_unstored(lane, error)
+
+    def _after_model_error(self, lane: Lane[Turn], lead: Turn, error: ModelError) -> Entry:
+        """What was already shown stays, marked incomplete; otherwise the turn has failed."""
+        log.warning("turn.model_error", session=lead.session.id, turn=lead.id, code=error.code, detail=str(error))
+        if lead.shown:
+            return self._replies.cut_reply(lane, lead, "incomplete")
+        return TurnFailedEntry(turn=lead.id, code=error.code, error=str(error), also=others(lead, lane))
+
+    def _end_unstored(self, lane: Lane[Turn], error: StorageError) -> None:
+        """Tells the askers; the turn stays open in its transcript until it can be settled."""
+        for turn in list(lane.running):
+            record = turn.session.record
+            self._finish(
+                turn,
+                TurnResult(
+                    turn=turn.id,
+                    session=record.session,
+                    key=record.key,
+                    text="",
+                    entries=(),
+                    error_code=error.code,
+                    error=str(error),
+                ),
+            )
+
+    def _finish(self, turn: Turn, result: TurnResult | None) -> None:
+        if result is None:
+            record = turn.session.record
+            result = TurnResult(
+                turn=turn.id,
+                session=record.session,
+                key=record.key,
+                text="",
+                entries=(),
+                error_code="internal",
+                error="The turn ended without a reply.",
+            )
+        turn.end(result)
+        self._ended[turn.id] = turn
+        while len(self._ended) > self._policy.kept_turns:
+            self._ended.popitem(last=False)
+
+    # --- finding, stopping, resuming ------------------------------------------------------------------------------
+
+    def live(self, wanted: str) -> Turn | None:
+        """A turn that runs, waits, or ended recently enough for its events to be replayed."""
+        ended = self._ended.get(wanted)
+        if ended is not None:
+            return ended
+        parts = session_of_turn(wanted)
+        lane = self._lanes.get(parts[0]) if parts else None
+        return lane.find(lambda turn: turn.id == wanted) if lane else None
+
+    async def find(self, wanted: str) -> Turn | None:
+        """Any turn that was ever accepted, read back from its transcript if need be; None when there is none."""
+        turn = self.live(wanted)
+        if turn is not None:
+            return turn
+        session = await self._store.session_of(wanted)
+        entries = session.turn_entries(wanted) if session is not None else []
+        if session is None or not entries:
+            return None
+        turn = Turn(wanted, session, _incoming_of(entries), "followup")
+        turn.events.emit("accepted", turn=wanted, session=session.id, seq=entries[0].seq)
+        result = result_from_entries(session, wanted)
+        if result is not None and result.text:
+            turn.events.emit_text(result.text)
+        self._finish(turn, result)
+        return turn
+
+    async def stop(self, turn: Turn) -> bool:
+        """Stops a running turn, keeping what came, or takes a waiting one out of the line. False when it has ended."""
+        lane = self._lanes.get(turn.session.id)
+        if lane is None or turn.result is not None:
+            return False
+        if lane.remove(turn):
+            failure = TurnFailedEntry(turn=turn.id, code="stopped", error="Stopped before it had begun.")
+            await self._store.append(turn.session, failure)
+            self._finish(turn, result_from_entries(turn.session, turn.id))
+            return True
+        return any(running.stop("stopped") for running in lane.running)
+
+    async def stop_session(self, session_id: str) -> bool:
+        """Stops what runs in a session; False when nothing does."""
+        lane = self._lanes.get(session_id)
+        return lane is not None and any(turn.stop("stopped") for turn in lane.running)
+
+    async def resume_open(self) -> int:
+        """Puts every message that still waits for its reply back in line, after a crash or a stop. Returns how many."""
+        assert self._group is not None  # noqa: S101
+        resumed = 0
+        for record in self._store.with_open_turns():
+            session = await self._store.open(record.session)
+            lane = self._lane(session)
+            for wanted in list(session.open):
+                turn = Turn(wanted, session, _incoming_of(session.turn_entries(wanted)), "followup")
+                turn.resumed = True
+                turn.events.emit("accepted", turn=wanted, session=session.id)
+                self._admit(lane, turn)
+                resumed += 1
+        return resumed
+
+
+class _Cut(Exception):
+    """Ends the turns' task group at the end of the grace time."""
+
+
+def pending_end(entries: Sequence[Entry]) -> EndReason | None:
+    """Why a session is about to end: a `/new` or `/reset` that no end has followed yet."""
+    for entry in reversed(entries):
+        match entry:
+            case EndedEntry() | ResumedEntry():
+                return None
+            case CommandEntry(name="new" | "reset"):
+                return "new" if entry.name == "new" else "reset"
+            case _:
+                pass
+    return None
+
+
+def _incoming_of(entries: Sequence[Entry]) -> Incoming:
+    """What a turn was asked, as far as its transcript tells: tools and settings of a client are gone with it."""
+    first = entries[0]
+    if isinstance(first, UserEntry):
+        return Incoming(
+            text=first.text,
+            attachments=first.attachments,
+            sender=first.sender,
+            sender_name=first.sender_name,
+            user=first.user,
+            request_id=first.request_id,
+            request_sha256=first.request_sha256,
+            model=first.model,
+            source=first.source,
+        )
+    return Incoming(text="", results=tuple(e for e in entries if isinstance(e, ToolResultEntry)))
+
+
+def _lost(turn: str) -> TurnFailedEntry:
+    return TurnFailedEntry(turn=turn, code="storage", error="The reply could not be stored at the time.")

@@ -1,0 +1,201 @@
+"""What the start of the daemon mends: the index is brought up to what the transcripts hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from sessions.context import open_turns
+from sessions.entries import CompactionEntry, EndedEntry
+from sessions.index import Index
+from sessions.keys import MalformedKey, parse_key
+from sessions.lines import Scan, scan
+from sessions.record import SessionRecord
+from sessions.tally import tallied
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from sessions.files import Files
+    from sessions.index import IndexReport
+
+log = structlog.get_logger()
+
+_NAME = re.compile(r"(?P<session>[0-9A-Z]{26})\.(?P<generation>\d{1,9})\.jsonl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartReport:
+    """What the start found: `reread` transcripts were ahead of the index, `unreadable` ones tell no key."""
+
+    index: IndexReport
+    clean: bool
+    sessions: int
+    reread: tuple[str, ...] = ()
+    finished_deletions: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.reread or self.finished_deletions)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    session: str
+    generation: int
+    size: int
+
+
+def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tuple[Index, StartReport]:
+    """Loads the index. After anything but a clean stop, transcripts whose size differs from it are read.
+
+    Blocking. Raises StorageError when the directory itself cannot be read.
+    """
+    index, index_report = Index.load(files, data_dir, stamp=stamp)
+    if index_report.clean:
+        return index, StartReport(index=index_report, clean=True, sessions=index.count())
+    found = _transcripts(files, data_dir)
+    newest, leftovers = _newest_generations(files, index, found.named)
+    reread: list[str] = []
+    deleted: list[str] = []
+    unreadable = list(found.unnamed)
+    for file in newest.values():
+        record = index.find(file.session)
+        if record is not None and record.size == file.size and record.generation == file.generation:
+            continue
+        content = scan(files.read(file.path))
+        rebuilt = _record(content, file, record, now)
+        if rebuilt is None:
+            unreadable.append(file.path.name)
+            continue
+        if rebuilt.ended == "deleted":
+            _finish_deletion(files, found.named, file.session)
+            index.remove(file.session)
+            deleted.append(file.session)
+            continue
+        index.put(rebuilt)
+        reread.append(file.session)
+    if not index_report.records:
+        _choose_active(index, reread)
+    for name in unreadable:
+        log.warning("transcript.unreadable", file=name)
+    return index, StartReport(
+        index=index_report,
+        clean=False,
+        sessions=index.count(),
+        reread=tuple(reread),
+        finished_deletions=tuple(deleted),
+        leftovers=tuple(leftovers),
+        unreadable=tuple(unreadable),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    named: list[_File]
+    unnamed: list[str]
+
+
+def _transcripts(files: Files, data_dir: Path) -> _Found:
+    root = data_dir / "transcripts"
+    named: list[_File] = []
+    unnamed: list[str] = []
+    for folder in files.folders(root):
+        for name, size in files.list_sizes(folder).items():
+            match = _NAME.fullmatch(name)
+            if match is not None:
+                named.append(_File(folder / name, match["session"], int(match["generation"]), size))
+            elif name.endswith(".jsonl"):
+                unnamed.append(name)
+    return _Found(named, unnamed)
+
+
+def _newest_generations(files: Files, index: Index, named: list[_File]) -> tuple[dict[str, _File], list[str]]:
+    """The file each session goes on in. A generation without pointer counts when the one before it says so; else it is
+    a leftover of a compaction that was cut, and goes."""
+    by_session: dict[str, list[_File]] = {}
+    for file in named:
+        by_session.setdefault(file.session, []).append(file)
+    newest: dict[str, _File] = {}
+    leftovers: list[str] = []
+    for session, generations in by_session.items():
+        generations.sort(key=lambda file: file.generation)
+        last = generations[-1]
+        record = index.find(session)
+        if record is not None and last.generation > record.generation and len(generations) > 1:
+            before = generations[-2]
+            if not _leads_to(files, before, last.generation):
+                files.remove(last.path)
+                leftovers.append(last.path.name)
+                last = before
+        newest[session] = last
+    return newest, leftovers
+
+
+def _leads_to(files: Files, before: _File, generation: int) -> bool:
+    entries = scan(files.read(before.path)).entries
+    return any(isinstance(e, CompactionEntry) and e.generation == generation for e in entries)
+
+
+def _record(content: Scan, file: _File, known: SessionRecord | None, now: datetime) -> SessionRecord | None:
+    """The record of a transcript, going on from what the index knew of it; None when nothing tells its key."""
+    base = known
+    if base is None or base.generation != file.generation:
+        if content.header is None:
+            return None
+        try:
+            key = parse_key(content.header.key)
+        except MalformedKey:
+            return None
+        header = content.header
+        base = base or SessionRecord(
+            session=file.session,
+            key=header.key,
+            agent=header.agent,
+            type=key.type,
+            channel=key.channel,
+            created_at=header.at,
+            active_at=header.at,
+        )
+        base = dataclasses.replace(base, generation=file.generation)
+    fresh = [e for e in content.entries if e.seq > base.last_seq]
+    record = tallied(base, fresh)
+    ended = next((e.reason for e in reversed(content.entries) if isinstance(e, EndedEntry)), None)
+    deleted = "deleted" if ended == "deleted" else record.ended
+    return dataclasses.replace(
+        record,
+        size=file.size,
+        open_turns=len(open_turns(content.entries)),
+        ended=deleted,
+        active_at=min(record.active_at, now),
+    )
+
+
+def _finish_deletion(files: Files, named: list[_File], session: str) -> None:
+    """Oldest generation first: the tombstone is in the newest."""
+    own = sorted((file for file in named if file.session == session), key=lambda file: file.generation)
+    for file in own:
+        files.remove(file.path)
+
+
+def _choose_active(index: Index, sessions: list[str]) -> None:
+    """After a rebuild: of the sessions of one key the newest that has not ended is the active one.
+
+    Session ids are ULIDs, so their order is that of their creation.
+    """
+    for session in sorted(sessions):
+        record = index.find(session)
+        if record is not None and record.ended is not None:
+            index.put(dataclasses.replace(record, state="former"))
+    for session in sorted(sessions):
+        record = index.find(session)
+        if record is not None and record.ended is None:
+            index.put(dataclasses.replace(record, state="active"))

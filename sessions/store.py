@@ -1,0 +1,473 @@
+"""The store: from a session key to its session, and every append to a transcript."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+import structlog
+
+from sessions.context import answered_turns, open_turns
+from sessions.entries import (
+    EPOCH,
+    CommandEntry,
+    EndedEntry,
+    EndReason,
+    Entry,
+    Header,
+    ResumedEntry,
+    RetractedEntry,
+    ToolResultEntry,
+    UserEntry,
+    session_of_turn,
+    turn_id,
+)
+from sessions.files import StorageError
+from sessions.keys import SessionKey, parse_key
+from sessions.record import SessionRecord, SessionSettings
+from sessions.recovery import StartReport, reconcile
+from sessions.tally import tallied
+from sessions.transcript import Transcript, transcript_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from sessions.files import Files
+    from sessions.index import Index
+    from sessions.lines import Problem
+    from sessions.policy import SessionsPolicy
+
+WRITERS = 32
+FLUSH_RETRY_S = 1.0
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+class StoreClock(Protocol):
+    """What the store needs of time and chance."""
+
+    def now(self) -> datetime: ...
+    def new_id(self) -> str: ...
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SessionGone(LookupError):
+    """The session was deleted while it was in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The turn a caller's `request_id` opened, and the hash of the body that did."""
+
+    turn: str
+    sha256: str | None
+
+
+class Session:
+    """One session in memory: its record, and all entries of its current generation."""
+
+    __slots__ = ("__weakref__", "deleted", "entries", "lock", "open", "problems", "record", "requests", "transcript")
+
+    def __init__(self, record: SessionRecord, transcript: Transcript, entries: Sequence[Entry]) -> None:
+        self.record = record
+        self.transcript = transcript
+        self.entries: list[Entry] = []
+        self.open: dict[str, None] = {}
+        self.requests: dict[str, Request] = {}
+        self.problems: tuple[Problem, ...] = ()
+        self.deleted = False
+        self.lock = asyncio.Lock()
+        self._add(entries)
+
+    @property
+    def id(self) -> str:
+        return self.record.session
+
+    @property
+    def key(self) -> SessionKey:
+        return parse_key(self.record.key)
+
+    @property
+    def ended(self) -> bool:
+        return self.record.ended is not None
+
+    def turn_entries(self, turn: str) -> list[Entry]:
+        """The entries of one turn, in the order they were written."""
+        return [e for e in self.entries if e.turn == turn or turn in getattr(e, "also", ())]
+
+    def _add(self, entries: Sequence[Entry]) -> None:
+        self.entries.extend(entries)
+        for entry in entries:
+            match entry:
+                case UserEntry() | CommandEntry():
+                    if entry.turn and entry.request_id:
+                        self.requests.setdefault(entry.request_id, Request(entry.turn, entry.request_sha256))
+                    if isinstance(entry, UserEntry) and entry.turn:
+                        self.open[entry.turn] = None
+                case ToolResultEntry(turn=str(turn)) if turn == turn_id(self.id, entry.seq):
+                    self.open[turn] = None
+                case RetractedEntry():
+                    self.open = dict.fromkeys(open_turns(self.entries))
+                case _:
+                    pass
+        for turn in answered_turns(entries):
+            self.open.pop(turn, None)
+
+    def committed(self, entries: Sequence[Entry], record: SessionRecord) -> None:
+        """Take over what is now on disk."""
+        self._add(entries)
+        self.record = dataclasses.replace(record, open_turns=len(self.open), size=self.transcript.size)
+
+
+class SessionStore:
+    """All sessions of one data directory. One object in one process: the daemon's lock sees to that."""
+
+    def __init__(self, data_dir: Path, policy: SessionsPolicy, files: Files, clock: StoreClock) -> None:
+        self._data_dir = data_dir
+        self._policy = policy
+        self._files = files
+        self._clock = clock
+        self._sync = policy.durability == "fsync"
+        self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="transcript")
+        self._index: Index
+        self._live: WeakValueDictionary[str, Session] = WeakValueDictionary()
+        self._kept: OrderedDict[str, Session] = OrderedDict()
+        self._kept_bytes = 0
+        self._fresh: dict[str, Session] = {}
+        self._opening: dict[str, asyncio.Future[Session]] = {}
+        self._writes: set[asyncio.Task[list[Entry]]] = set()
+        self._dirty = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> StartReport:
+        """Loads the index, and reads what transcripts hold beyond it. Raises StorageError."""
+        self._index, report = await self._in_thread(
+            lambda: reconcile(self._files, self._data_dir, now=self._clock.now(), stamp=self._clock.new_id())
+        )
+        if report.changed:
+            self._dirty.set()
+        return report
+
+    async def run(self) -> None:
+        """Writes index changes behind the replies. A full disk delays it; the transcripts are the truth."""
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            waiting, self._waiting = self._waiting, []
+            try:
+                await self._flush(sync=self._sync and bool(waiting))
+                if self._index.needs_snapshot:
+                    await self._snapshot(clean=False)
+            except StorageError as error:
+                log.warning("index.not_written", error=str(error), retry_s=FLUSH_RETRY_S)
+                _settle(waiting, error)
+                self._dirty.set()
+                await self._clock.sleep(FLUSH_RETRY_S)
+            _settle(waiting, None)
+
+    async def _flush(self, *, sync: bool) -> None:
+        await self._in_thread(lambda: self._index.flush(sync=sync))
+
+    async def stop(self) -> None:
+        """Waits for running writes, then leaves a snapshot that the next start can trust."""
+        if self._writes:
+            await asyncio.wait(self._writes)
+        try:
+            await self._snapshot(clean=True)
+        except StorageError as error:
+            log.warning("index.no_snapshot", error=str(error))
+        self._threads.shutdown()
+
+    async def _snapshot(self, *, clean: bool) -> None:
+        snapshot = self._index.prepare_snapshot(clean=clean)
+        await self._in_thread(lambda: self._index.commit_snapshot(snapshot))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> Index:
+        """For listing; changes go through this store."""
+        return self._index
+
+    def find(self, key: SessionKey) -> SessionRecord | None:
+        """The record of the key's active session; nothing is read from disk."""
+        fresh = self._fresh.get(str(key))
+        return fresh.record if fresh else self._index.active(str(key))
+
+    async def open(self, session_id: str) -> Session:
+        """A session by id, read from disk once. Raises SessionGone and StorageError."""
+        live = self._live.get(session_id)
+        if live is not None:
+            self._keep(live)
+            return live
+        opening = self._opening.get(session_id)
+        if opening is None:
+            record = self._index.find(session_id)
+            if record is None:
+                raise SessionGone(session_id)
+            opening = asyncio.ensure_future(self._read(record))
+            self._opening[session_id] = opening
+            opening.add_done_callback(lambda _: self._opening.pop(session_id, None))
+        return await asyncio.shield(opening)
+
+    async def active(self, key: SessionKey, *, owner: str | None = None) -> Session:
+        """The key's active session; a new one, not yet on disk, when there is none or it has ended."""
+        text = str(key)
+        fresh = self._fresh.get(text)
+        if fresh is not None:
+            return fresh
+        record = self._index.active(text)
+        if record is not None and record.ended is None:
+            return await self.open(record.session)
+        return self._fresh.setdefault(text, self._new(key, record, owner))
+
+    def sessions_of(self, key: SessionKey) -> list[SessionRecord]:
+        """All sessions of a key that are on disk, newest first."""
+        return self._index.sessions_of(str(key))
+
+    def former(self, key: SessionKey) -> SessionRecord | None:
+        """The session of the key before its active one."""
+        known = self.sessions_of(key)
+        skip = 0 if str(key) in self._fresh else 1
+        return known[skip] if len(known) > skip else None
+
+    def succeed(self, session: Session) -> Session:
+        """A new session for the key of one that has turns to finish; from now on it is the active one."""
+        following = self._new(session.key, session.record, session.record.owner)
+        self._fresh[session.record.key] = following
+        return following
+
+    async def request(self, session: Session, request_id: str) -> Request | None:
+        """What a request id has opened, in this session or the one before it."""
+        found = session.requests.get(request_id)
+        if found is not None:
+            return found
+        former = self.former(session.key)
+        if former is None or former.session == session.id:
+            return None
+        return (await self.open(former.session)).requests.get(request_id)
+
+    def _new(self, key: SessionKey, previous: SessionRecord | None, owner: str | None) -> Session:
+        now = self._clock.now()
+        record = SessionRecord(
+            session=self._clock.new_id(),
+            key=str(key),
+            agent=key.agent,
+            type=key.type,
+            channel=key.channel,
+            created_at=now,
+            active_at=now,
+            owner=previous.owner if previous else owner,
+            settings=previous.settings if previous else SessionSettings(),
+            previous=previous.session if previous else None,
+        )
+        return Session(record, self._transcript(record), ())
+
+    def _transcript(self, record: SessionRecord) -> Transcript:
+        header = Header(
+            session=record.session,
+            generation=record.generation,
+            key=record.key,
+            agent=record.agent,
+            at=record.created_at,
+            previous=record.previous,
+        )
+        path = transcript_path(self._data_dir, record.agent, record.session, record.generation)
+        return Transcript.create(self._files, path, header, sync=self._sync)
+
+    async def _read(self, record: SessionRecord) -> Session:
+        stamp = self._clock.new_id()
+        path = transcript_path(self._data_dir, record.agent, record.session, record.generation)
+        transcript, scan = await self._in_thread(
+            lambda: Transcript.open(self._files, path, stamp=stamp, sync=self._sync)
+        )
+        for problem in scan.problems:
+            log.warning(
+                "transcript.problem", session=record.session, kind=problem.kind, offset=problem.offset, seq=problem.seq
+            )
+        if scan.entries and scan.entries[-1].seq > record.last_seq:
+            record = tallied(record, [e for e in scan.entries if e.seq > record.last_seq])
+        session = Session(record, transcript, scan.entries)
+        session.problems = scan.problems
+        self._live[session.id] = session
+        self._keep(session)
+        return session
+
+    def _keep(self, session: Session) -> None:
+        """Marks a session as recently used; the longest unused ones beyond `cache_bytes` are let go.
+
+        A session that somebody still holds stays the one object of its id: letting go only drops our own reference.
+        """
+        known = self._kept.pop(session.id, None)
+        self._kept[session.id] = session
+        if known is None:
+            self._kept_bytes += session.record.size
+        while self._kept_bytes > self._policy.cache_bytes and len(self._kept) > 1:
+            _, oldest = self._kept.popitem(last=False)
+            self._kept_bytes -= oldest.record.size
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    async def append(
+        self,
+        session: Session,
+        *drafts: Entry,
+        opens_turn: bool = False,
+        change: Callable[[SessionRecord], SessionRecord] | None = None,
+    ) -> list[Entry]:
+        """Writes drafts at the end of the session, synced, and returns them stamped.
+
+        `opens_turn`: they belong to a turn of their own, named after the first one's seq. `change` is applied to the
+        index record together with them. Once begun it is carried through, also when the caller is cancelled.
+        Raises StorageError (nothing was written) and SessionGone.
+        """
+        task = asyncio.ensure_future(self._append(session, drafts, opens_turn, change))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        return await asyncio.shield(task)
+
+    async def _append(
+        self,
+        session: Session,
+        drafts: Sequence[Entry],
+        opens_turn: bool,
+        change: Callable[[SessionRecord], SessionRecord] | None,
+    ) -> list[Entry]:
+        async with session.lock:
+            if session.deleted:
+                raise SessionGone(session.id)
+            entries = self._stamped(session, drafts, opens_turn)
+            grown_from = session.transcript.size
+            await self._in_thread(lambda: session.transcript.append(entries))
+            record = tallied(session.record, entries)
+            session.committed(entries, record if change is None else change(record))
+            if session.id in self._kept:
+                self._kept_bytes += session.transcript.size - grown_from
+            self._enter(session)
+            return entries
+
+    def _stamped(self, session: Session, drafts: Sequence[Entry], opens_turn: bool) -> list[Entry]:
+        now, first = self._clock.now(), session.record.last_seq + 1
+        opened = turn_id(session.id, first) if opens_turn else None
+        return [
+            draft.stamped(
+                seq=seq,
+                id=self._clock.new_id(),
+                at=now if draft.at == EPOCH else draft.at,
+                turn=opened if draft.turn is None else draft.turn,
+            )
+            for seq, draft in enumerate(drafts, first)
+        ]
+
+    def _enter(self, session: Session) -> None:
+        if self._fresh.get(session.record.key) is session:
+            del self._fresh[session.record.key]
+        if session.id not in self._live:
+            self._live[session.id] = session
+            self._keep(session)
+        self._index.put(session.record)
+        self._dirty.set()
+
+    async def update(self, session: Session, change: Callable[[SessionRecord], SessionRecord]) -> None:
+        """Changes what only the index knows (settings, title, flags); on disk when this returns."""
+        async with session.lock:
+            if session.deleted:
+                raise SessionGone(session.id)
+            session.record = change(session.record)
+            if self._fresh.get(session.record.key) is session:
+                return
+            self._index.put(session.record)
+            await self._journaled()
+
+    async def _journaled(self) -> None:
+        """Waits until the index's changes are synced. Raises StorageError."""
+        written = asyncio.get_running_loop().create_future()
+        self._waiting.append(written)
+        self._dirty.set()
+        await written
+
+    async def end(self, session: Session, reason: EndReason) -> Session:
+        """Ends a session and returns the next one of its key, not yet on disk. A session nobody used just goes on."""
+        if session.record.entries == 0:
+            return session
+        if not session.ended:
+            await self.append(session, EndedEntry(reason=reason))
+        return await self.active(session.key)
+
+    async def resume(self, current: Session | None, former_id: str) -> Session:
+        """Makes a former session the active one of its key again; the current one ends."""
+        former = await self.open(former_id)
+        if current is not None and current.record.entries and not current.ended:
+            await self.append(current, EndedEntry(reason="resume"))
+        self._fresh.pop(former.record.key, None)
+        await self.append(former, ResumedEntry(), change=lambda r: dataclasses.replace(r, state="active"))
+        return former
+
+    async def archive(self, session: Session, *, archived: bool) -> None:
+        """Takes a session out of the active list, or back into it; nothing is removed."""
+        state = "archived" if archived else "active"
+        await self.update(session, lambda record: dataclasses.replace(record, state=state))
+
+    async def delete(self, session_id: str) -> None:
+        """Removes a session for good. The tombstone comes first: a crash half-way finishes at the next start."""
+        session = await self.open(session_id)
+        if session.record.ended != "deleted":
+            await self.append(session, EndedEntry(reason="deleted"))
+        async with session.lock:
+            session.deleted = True
+            await self._in_thread(lambda: self._remove_files(session.record))
+            self._index.remove(session_id)
+            await self._journaled()
+        self._live.pop(session_id, None)
+        if self._kept.pop(session_id, None) is not None:
+            self._kept_bytes -= session.record.size
+
+    def _remove_files(self, record: SessionRecord) -> None:
+        """Oldest generation first: the tombstone is in the newest."""
+        for generation in range(1, record.generation + 1):
+            path = transcript_path(self._data_dir, record.agent, record.session, generation)
+            if self._files.size(path) is not None:
+                self._files.remove(path)
+
+    # --- finding --------------------------------------------------------------------------------------------------
+
+    async def session_of(self, turn: str) -> Session | None:
+        """The session a turn belongs to; None when there is no such session."""
+        parts = session_of_turn(turn)
+        if parts is None:
+            return None
+        fresh_or_live = self._live.get(parts[0])
+        if fresh_or_live is not None:
+            return fresh_or_live
+        try:
+            return await self.open(parts[0])
+        except SessionGone:
+            return None
+
+    def with_open_turns(self) -> list[SessionRecord]:
+        """Sessions in which a message still waits for its reply, after a crash or a stop."""
+        return self._index.with_open_turns()
+
+
+def _settle(waiting: Sequence[asyncio.Future[None]], error: StorageError | None) -> None:
+    for future in waiting:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
