@@ -31,6 +31,7 @@ from sessions.resets import effective_reset, reset_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from zoneinfo import ZoneInfo
 
     from gateway.clock import Clock
     from gateway.commands import Command
@@ -87,6 +88,7 @@ class Turns:
         sessions: SessionsPolicy,
         queue: QueuePolicy,
         policy: TurnPolicy,
+        machine_zone: ZoneInfo,
     ) -> None:
         self._store = store
         self._models = models
@@ -96,6 +98,7 @@ class Turns:
         self._sessions = sessions
         self._queue = queue
         self._policy = policy
+        self._machine_zone = machine_zone
         self.commands: CommandRunner | None = None
         self.after_turn: list[Callable[[Session], None]] = []
         self._gates: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -189,7 +192,7 @@ class Turns:
             return await self._store.end(session, word), word
         record = session.record
         due = reset_due(
-            effective_reset(self._sessions.reset, key, record.settings.reset),
+            effective_reset(self._sessions.reset, key, record.settings.reset, self._machine_zone),
             started_at=record.created_at,
             active_at=record.active_at,
             now=self._clock.now(),

@@ -1,0 +1,94 @@
+"""The one source of time, ids and waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from ulid import ULID
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """An aware time in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, for durations."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+    def new_id(self) -> str:
+        """A ULID, larger than every one before it."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def new_id(self) -> str:
+        value = max(int(ULID()), self._last + 1)
+        self._last = value
+        return str(ULID.from_int(value))
+
+
+class ManualClock:
+    """A clock that moves only when told to: for showing what a day does in a second."""
+
+    def __init__(self, at: datetime) -> None:
+        self._now = at.astimezone(UTC)
+        self._elapsed = 0.0
+        self._ids = 0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    def set(self, at: datetime) -> None:
+        """Sets the wall clock, as a person or a time server does; nobody wakes."""
+        self._now = at.astimezone(UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._ids += 1
+        heapq.heappush(self._sleepers, (self._elapsed + seconds, self._ids, future))
+        await future
+
+    async def advance(self, seconds: float) -> None:
+        """Lets time pass, waking sleepers in order; each runs before the next wakes."""
+        target = self._elapsed + seconds
+        while self._sleepers and self._sleepers[0][0] <= target:
+            due, _, future = heapq.heappop(self._sleepers)
+            self._now += timedelta(seconds=due - self._elapsed)
+            self._elapsed = due
+            if not future.done():
+                future.set_result(None)
+            for _ in range(20):
+                await asyncio.sleep(0)
+        self._now += timedelta(seconds=target - self._elapsed)
+        self._elapsed = target
+
+    def new_id(self) -> str:
+        self._ids += 1
+        return str(ULID.from_int((int(self._now.timestamp() * 1000) << 80) + self._ids))

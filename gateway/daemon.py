@@ -1,0 +1,213 @@
+"""The composition root: builds every part, starts them in order, stops them in the opposite order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import structlog
+from aiohttp import web
+
+from gateway.clock import SystemClock
+from gateway.dispatch import CommandAnswers
+from gateway.http.app import build_app
+from gateway.ledger import UsageLedger
+from gateway.models.pool import ModelPool
+from gateway.models.prices import price
+from gateway.models.tokens import LazyCounter
+from gateway.prompts import PromptBuilder
+from gateway.replies import CallNote, Replies
+from gateway.tools import CurrentTime, ToolRegistry
+from gateway.turns import Turns
+from sessions.entries import AssistantEntry
+from sessions.files import DirectoryLock, OsFiles
+from sessions.store import SessionStore
+
+if TYPE_CHECKING:
+    from gateway.clock import Clock
+    from gateway.config import Config
+    from sessions.files import Files
+    from sessions.recovery import StartReport
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the resources and surfaces are built from."""
+
+    config: Config
+    data_dir: Path
+    clock: Clock
+    files: Files
+    store: SessionStore
+    models: ModelPool
+    tokens: LazyCounter
+    ledger: UsageLedger
+    prompts: PromptBuilder
+    tools: ToolRegistry
+    turns: Turns
+
+
+def build_parts(config: Config, data_dir: Path, *, clock: Clock | None = None, files: Files | None = None) -> Parts:
+    """All parts, connected; nothing runs and nothing is read yet."""
+    clock = clock or SystemClock()
+    files = files or OsFiles()
+    tokens = LazyCounter(data_dir / "cache")
+    models = ModelPool.build(config.models, config.roles, config.agents, environ=os.environ, clock=clock)
+    ledger = UsageLedger(
+        data_dir / "state.db", clock, lambda name, model, usage: price(models.policy(name), model, usage)
+    )
+    store = SessionStore(data_dir, config.sessions, files, clock)
+    tools = ToolRegistry([CurrentTime()], timeout_s=config.turn.tool_timeout_s)
+    prompts = PromptBuilder(agents=config.agents, tools=tools, clock=clock, count=tokens.count)
+    replies = Replies(
+        store=store, models=models, prompts=prompts, tools=tools, ledger=ledger, clock=clock, policy=config.turn
+    )
+    turns = Turns(
+        store=store,
+        models=models,
+        prompts=prompts,
+        replies=replies,
+        clock=clock,
+        sessions=config.sessions,
+        queue=config.queue,
+        policy=config.turn,
+        machine_zone=machine_zone(os.environ.get("TZ"), Path("/etc/localtime")),
+    )
+    turns.commands = CommandAnswers(
+        store=store, turns=turns, models=models, prompts=prompts, ledger=ledger, clock=clock
+    )
+    return Parts(config, data_dir, clock, files, store, models, tokens, ledger, prompts, tools, turns)
+
+
+def machine_zone(name: str | None, localtime: Path) -> ZoneInfo:
+    """The zone of this machine: `TZ`, else what /etc/localtime links to, else UTC."""
+    resolved = str(localtime.resolve()) if localtime.is_symlink() else ""
+    for candidate in (name, resolved.partition("/zoneinfo/")[2]):
+        if candidate:
+            with contextlib.suppress(ZoneInfoNotFoundError, ValueError, OSError):
+                return ZoneInfo(candidate.lstrip(":"))
+    return ZoneInfo("UTC")
+
+
+class Daemon:
+    """A running sessiond. `run` returns when `stop` was asked for and everything is on disk."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.url = ""
+        self.ready = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """Ends the daemon: no new turns, running ones get `shutdown.grace_s`."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serves until stopped. A loop that dies ends the daemon. Raises AlreadyRunning, OSError, StorageError."""
+        parts = self.parts
+        parts.files.make_folder(parts.data_dir)
+        lock = DirectoryLock.acquire(
+            parts.data_dir / "lock", pid=os.getpid(), boot_id=_boot_id(), started_at=parts.clock.now()
+        )
+        try:
+            report = await parts.store.start()
+            log.info("store.started", sessions=report.sessions, clean=report.clean, reread=len(report.reread))
+            await self._serve(report)
+        finally:
+            lock.release()
+
+    async def _serve(self, report: StartReport) -> None:
+        parts = self.parts
+        turns_stop = asyncio.Event()
+        async with asyncio.TaskGroup() as loops:
+            background = [
+                loops.create_task(parts.store.run(), name="index"),
+                loops.create_task(parts.ledger.run(), name="ledger"),
+                loops.create_task(parts.tokens.load(), name="tokens"),
+            ]
+            turns = loops.create_task(
+                parts.turns.run(turns_stop, grace_s=parts.config.shutdown.grace_s), name="turns"
+            )
+            await asyncio.sleep(0)
+            runner = web.AppRunner(build_app(parts), access_log=None, shutdown_timeout=1)
+            await runner.setup()
+            try:
+                await self._listen(runner)
+                resumed = await parts.turns.resume_open()
+                log.info("ready", url=self.url, resumed=resumed)
+                self.ready.set()
+                if not report.clean:
+                    background.append(loops.create_task(self._refill_ledger(), name="ledger refill"))
+                await self._stop.wait()
+            finally:
+                log.info("stopping")
+                turns_stop.set()
+                await turns
+                await runner.cleanup()
+                for task in background:
+                    task.cancel()
+        await parts.ledger.stop()
+        await parts.store.stop()
+        await parts.models.close()
+
+    async def _listen(self, runner: web.AppRunner) -> None:
+        server = self.parts.config.server
+        site = web.TCPSite(runner, server.host, server.port, reuse_address=True)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def _refill_ledger(self) -> None:
+        """After a crash: calls whose replies are in transcripts, but whose rows had not been written yet."""
+        parts = self.parts
+        latest = await parts.ledger.latest()
+        for record in parts.store.index.all():
+            if latest is not None and (latest - record.active_at).total_seconds() > 3600:
+                continue
+            session = await parts.store.open(record.session)
+            for entry in session.entries:
+                if isinstance(entry, AssistantEntry) and entry.usage is not None and (latest is None or entry.at > latest):
+                    parts.ledger.note(_note_of(parts, session.record.key, record.agent, entry), at=entry.at)
+
+
+def _note_of(parts: Parts, key: str, agent: str, entry: AssistantEntry) -> CallNote:
+    assert entry.usage is not None  # noqa: S101
+    model = entry.model or ""
+    name = parts.models.name_of(model)
+    return CallNote(
+        id=entry.id,
+        session=(entry.turn or "").partition("-")[0],
+        key=key,
+        user=None,
+        agent=agent,
+        role="chat",
+        model_name=name,
+        model=model,
+        usage=entry.usage,
+        cost=parts.ledger.cost(name, model, entry.usage),
+        duration_s=0,
+    )
+
+
+def _boot_id() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
+async def serve(config: Config, data_dir: Path) -> int:
+    """Runs a daemon until SIGTERM or SIGINT. Returns the exit code."""
+    daemon = Daemon(build_parts(config, data_dir))
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, daemon.stop)
+    await daemon.run()
+    return 0
