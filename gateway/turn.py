@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from compaction.layout import ToolSpec
-    from sessions.entries import Attachment, Finish
+    from sessions.entries import Attachment, Finish, ToolCall
     from sessions.policy import QueueMode
     from sessions.store import Session
 
@@ -76,6 +76,12 @@ class TurnResult:
     def failed(self) -> bool:
         return self.error_code is not None
 
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the last reply."""
+        last = next((e for e in reversed(self.entries) if isinstance(e, AssistantEntry)), None)
+        return last.calls if last is not None else ()
+
 
 class Turn:
     """A turn in progress, or one that ended recently."""
@@ -116,6 +122,10 @@ class Turn:
             self.events.emit("done", **summary_of(result))
         self.events.close()
         self._ended.set()
+
+    @property
+    def client_tool_names(self) -> frozenset[str]:
+        return frozenset(tool.name for tool in self.incoming.client_tools)
 
     @property
     def result(self) -> TurnResult | None:

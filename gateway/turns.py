@@ -133,6 +133,10 @@ class Turns:
             self._group = None
 
     @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    @property
     def running(self) -> int:
         return sum(len(lane.running) for lane in self._lanes.values())
 

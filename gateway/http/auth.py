@@ -1,0 +1,147 @@
+"""Who is asking, and what that caller may see and do: pure decisions."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gateway.http.policy import AuthPolicy, Role, TokenPolicy
+    from sessions.keys import SessionKey
+
+
+class UnsafeBinding(ValueError):
+    """The daemon would listen where strangers reach it, without any token."""
+
+
+class MissingSecret(ValueError):
+    """A token names an environment variable that is not set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who a request comes from. `key_prefixes` and `agents` None: not limited by them."""
+
+    name: str
+    role: Role
+    user: str | None = None
+    agents: tuple[str, ...] | None = None
+    key_prefixes: tuple[str, ...] | None = None
+
+
+OWNER = Caller("owner", "admin")
+
+
+def check_binding(host: str, auth: AuthPolicy) -> None:
+    """Raises UnsafeBinding for an address that is not loopback when no token is configured."""
+    if auth.tokens or is_loopback(host):
+        return
+    raise UnsafeBinding(
+        f"server.host is {host}, which other machines can reach, and no token is configured. "
+        "Add one under auth.tokens, or listen on 127.0.0.1."
+    )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Tokens:
+    """The configured tokens, as hashes."""
+
+    def __init__(self, policy: AuthPolicy, environ: Mapping[str, str]) -> None:
+        """Raises MissingSecret."""
+        self._known = [(_digest(token, environ), _caller(token)) for token in policy.tokens]
+
+    @property
+    def open(self) -> bool:
+        """No token is configured: everybody who reaches the loopback address is the owner."""
+        return not self._known
+
+    def caller(self, secret: str) -> Caller | None:
+        """Compares with every token in constant time."""
+        digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+        found: Caller | None = None
+        for known, caller in self._known:
+            if hmac.compare_digest(known, digest):
+                found = caller
+        return found
+
+
+def _digest(token: TokenPolicy, environ: Mapping[str, str]) -> bytes:
+    if token.token_hash is not None:
+        return bytes.fromhex(token.token_hash)
+    if token.token is not None:
+        secret = token.token.get_secret_value()
+    else:
+        secret = environ.get(token.token_env or "", "")
+        if not secret:
+            raise MissingSecret(
+                f"auth.tokens: {token.name}: the environment variable {token.token_env} is not set or empty."
+            )
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def _caller(token: TokenPolicy) -> Caller:
+    return Caller(token.name, token.role, token.user, token.agents, token.key_prefixes)
+
+
+def may_see(caller: Caller, key: str, owner: str | None) -> bool:
+    """Whether a caller may see a session that exists."""
+    if caller.role == "admin":
+        return True
+    if caller.agents is not None and key.startswith("agent:") and key.split(":", 2)[1] not in caller.agents:
+        return False
+    if caller.key_prefixes is not None and any(key.startswith(prefix) for prefix in caller.key_prefixes):
+        return True
+    if caller.role == "user":
+        return owner is not None and owner == caller.user
+    return caller.key_prefixes is None and not is_internal(key)
+
+
+def is_internal(key: str) -> bool:
+    """Keys of jobs, hooks and delegated tasks: closed unless a token names them."""
+    parts = key.split(":")
+    return parts[0] in ("cron", "hook") or (len(parts) > 2 and parts[2] == "sub")
+
+
+def may_post(
+    caller: Caller, key: SessionKey, owner: str | None, identities: Mapping[str, Sequence[str]], *, exists: bool
+) -> bool:
+    """Whether a caller may write to a key. A person may open chats of their own: direct ones, under their own id."""
+    text = str(key)
+    if exists or caller.role != "user":
+        return may_see(caller, text, owner)
+    if caller.agents is not None and key.agent not in caller.agents:
+        return False
+    if caller.key_prefixes is not None and any(text.startswith(prefix) for prefix in caller.key_prefixes):
+        return True
+    return key.type == "direct" and key.peer in own_peers(caller, key.channel or "", identities)
+
+
+def own_peers(caller: Caller, channel: str, identities: Mapping[str, Sequence[str]]) -> set[str]:
+    """The peers that are this person in a channel: the user's id, and what `sessions.identities` joins with it."""
+    if caller.user is None:
+        return set()
+    prefix = f"{channel}:"
+    aliases = identities.get(caller.user, ())
+    return {caller.user} | {alias[len(prefix) :] for alias in aliases if alias.startswith(prefix)}
+
+
+def owner_of(key: SessionKey, sender: str | None, caller: Caller, identities: Mapping[str, Sequence[str]]) -> str | None:
+    """The person a new session belongs to: only private chats have one."""
+    if caller.role == "user":
+        return caller.user
+    if key.type != "direct" or key.peer is None:
+        return None
+    alias = f"{key.channel}:{sender or key.peer}"
+    person = next((user for user, aliases in identities.items() if alias in aliases), None)
+    return person or key.peer

@@ -1,0 +1,92 @@
+"""Whether the daemon lives, whether it is ready, and its counters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from gateway.http.routes import Call, Route, json_answer
+
+if TYPE_CHECKING:
+    from gateway.daemon import Parts
+    from gateway.http.metrics import Metrics
+
+
+class Alive(BaseModel):
+    """The process answers."""
+
+    status: Literal["alive"] = "alive"
+
+
+class PartState(BaseModel):
+    """One part: `degraded` works without something, `down` does not work."""
+
+    state: Literal["ok", "degraded", "down"]
+    detail: str = ""
+
+
+class Readiness(BaseModel):
+    """Whether messages are taken, part by part."""
+
+    ready: bool
+    parts: dict[str, PartState]
+
+
+def routes(parts: Parts, metrics: Metrics) -> list[Route]:
+    async def alive(call: Call) -> web.Response:
+        return json_answer(Alive())
+
+    async def ready(call: Call) -> web.Response:
+        content = readiness(parts)
+        return json_answer(content, 200 if content.ready else 503)
+
+    async def counters(call: Call) -> web.Response:
+        return web.Response(
+            body=metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        )
+
+    return [
+        Route(
+            method="GET",
+            path="/healthz",
+            endpoint=alive,
+            summary="Is the process alive",
+            tag="health",
+            answers={200: Alive},
+            public=True,
+        ),
+        Route(
+            method="GET",
+            path="/readyz",
+            endpoint=ready,
+            summary="Is the daemon ready, part by part",
+            tag="health",
+            answers={200: Readiness, 503: Readiness},
+            public=True,
+        ),
+        Route(
+            method="GET",
+            path="/metrics",
+            endpoint=counters,
+            summary="Counters for Prometheus",
+            tag="health",
+            answers={200: "text/plain"},
+            public=True,
+        ),
+    ]
+
+
+def readiness(parts: Parts) -> Readiness:
+    """What each part says of itself; replies need the store and a model, not the ledger."""
+    chat = parts.models.choose("main", None)
+    states = {
+        "store": PartState(state="ok"),
+        "turns": PartState(state="down", detail="stopping") if parts.turns.stopping else PartState(state="ok"),
+        "model": PartState(state="ok", detail=f"{chat.name} ({chat.model})"),
+        "ledger": PartState(state="ok")
+        if parts.ledger.problem is None
+        else PartState(state="degraded", detail=parts.ledger.problem),
+    }
+    return Readiness(ready=all(part.state != "down" for part in states.values()), parts=states)

@@ -1,0 +1,130 @@
+"""Routes as values: what is routed, checked, documented and tested is read off the same list."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import unquote
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict
+
+from gateway.http.json import BadJson, clean_text, dump, parse_json
+from gateway.http.problems import Problem
+from sessions.keys import SessionKey, parse_key
+
+if TYPE_CHECKING:
+    from gateway.http.auth import Caller
+    from gateway.http.policy import Role
+
+EVERY_ROLE: tuple[Role, ...] = ("admin", "frontend", "user")
+CALLER: web.RequestKey[Any] = web.RequestKey("caller", object)
+MAX_QUERY = 8192
+
+Model = TypeVar("Model", bound=BaseModel)
+Reply = web.StreamResponse
+
+
+class Body(BaseModel):
+    """A request body or query: unknown fields are refused with their name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, checked."""
+
+    request: web.Request
+    caller: Caller
+    body: Any = None
+    query: Any = None
+
+    @property
+    def key(self) -> SessionKey:
+        """The session key of the path. Raises MalformedKey."""
+        return parse_key(clean_text(self.path("key")))
+
+    def path(self, name: str) -> str:
+        return unquote(self.request.match_info[name], errors="replace")
+
+
+Endpoint = Callable[[Call], Awaitable[Reply]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One address. `answers` maps a status to the model of its JSON, or to a media type; problems are added by themselves.
+
+    `public` needs no token; `raw_body` leaves reading the body to the endpoint.
+    """
+
+    method: str
+    path: str
+    endpoint: Endpoint
+    summary: str
+    tag: str
+    answers: Mapping[int, type[BaseModel] | str] = field(default_factory=dict[int, "type[BaseModel] | str"])
+    body: type[BaseModel] | None = None
+    query: type[BaseModel] | None = None
+    roles: tuple[Role, ...] = EVERY_ROLE
+    public: bool = False
+    body_optional: bool = False
+    key_note: str = ""
+
+
+def mount(app: web.Application, routes: list[Route]) -> None:
+    """Adds the routes to an application."""
+    for route in routes:
+        app.router.add_route(route.method, route.path, _handler(route))
+
+
+def _handler(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        caller = cast("Caller", request.get(CALLER))
+        if not route.public and caller.role not in route.roles:
+            raise Problem(404, "Not found", "There is no such address for this token.")
+        query = parse_query(route.query, request) if route.query is not None else None
+        body = await read_body(route, request) if route.body is not None else None
+        return await route.endpoint(Call(request, caller, body, query))
+
+    return answer
+
+
+def parse_query(model: type[Model], request: web.Request) -> Model:
+    """The query string as a value. Raises ValidationError and Problem."""
+    if len(request.query_string) > MAX_QUERY:
+        raise Problem(414, "Query too long", f"The query string may have {MAX_QUERY} characters.")
+    fields: dict[str, Any] = {}
+    for name in request.query:
+        values = [clean_text(value) for value in request.query.getall(name)]
+        fields[clean_text(name)] = values[0] if len(values) == 1 else values
+    return model.model_validate(fields)
+
+
+async def read_body(route: Route, request: web.Request) -> BaseModel | None:
+    """The JSON body as a value. Raises ValidationError and Problem."""
+    assert route.body is not None  # noqa: S101
+    payload = await request.read()
+    if not payload and route.body_optional:
+        return route.body()
+    return parse_body(route.body, payload)
+
+
+def parse_body(model: type[Model], payload: bytes) -> Model:
+    """Raises ValidationError and Problem."""
+    try:
+        fields = parse_json(payload)
+    except BadJson as error:
+        raise Problem(400, "Malformed JSON", str(error), [("body", str(error))]) from error
+    if not isinstance(fields, dict):
+        raise Problem(422, "Invalid request", "The body must be a JSON object.", [("body", "must be a JSON object")])
+    return model.model_validate(fields)
+
+
+def json_answer(content: BaseModel | Mapping[str, Any], status: int = 200, **headers: str) -> web.Response:
+    """A JSON answer; header names are given with underscores."""
+    fields = content.model_dump(mode="json") if isinstance(content, BaseModel) else content
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return web.Response(body=dump(fields), status=status, content_type="application/json", headers=named)
