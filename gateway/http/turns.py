@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -146,8 +147,9 @@ async def start_turn(parts: Parts, call: Call, key: SessionKey, body: MessageIn)
     sender = checked_sender(parts, call.caller, key, body.sender)
     text, attachments = body.text or "", ()
     if body.content:
-        files = parts.blobs
-        in_parts, attachments = read_parts(body.content, parts.config.sessions, files.put)
+        in_parts, attachments = await asyncio.to_thread(
+            read_parts, body.content, parts.config.sessions, parts.blobs.put
+        )
         text = "\n".join(part for part in (text, in_parts) if part)
     if not text.strip() and not attachments:
         raise Problem(422, "Invalid request", "The message is empty: send text or content.", [("text", "is empty")])

@@ -1,0 +1,419 @@
+"""Sessions: listed, read, changed, ended, and kept for frontends that call their model themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from aiohttp import web
+from pydantic import BaseModel, Field
+
+from gateway.http.auth import may_see, owner_of
+from gateway.http.json import clean
+from gateway.http.problems import Problem, not_found
+from gateway.http.routes import Body, Call, Route, json_answer
+from gateway.http.turns import checked_sender
+from gateway.http.views import (
+    EntryPageView,
+    EntryView,
+    SessionPageView,
+    SessionView,
+    entry_view,
+    session_view,
+)
+from gateway.models import anthropic_wire, openai_wire
+from gateway.turn import Incoming, context_json
+from sessions.entries import AssistantEntry, Entry, PinnedEntry, ToolCall, ToolResultEntry, UserEntry
+from sessions.index import PageQuery
+from sessions.policy import QueueMode, ResetOverride
+from sessions.usage import Usage
+
+if TYPE_CHECKING:
+    from gateway.daemon import Parts
+    from sessions.record import SessionRecord
+    from sessions.store import Session
+
+Text = Annotated[str, Field(max_length=4_000_000)]
+Name = Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class ListQuery(Body):
+    limit: Annotated[int, Field(ge=1, le=500)] = 50
+    cursor: Annotated[str, Field(max_length=100)] | None = None
+    agent: Name | None = None
+    channel: Name | None = None
+    type: Literal["main", "direct", "group", "channel", "sub", "cron", "hook"] | None = None
+    archived: bool = False
+    q: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Part of the key or the title"
+    )
+
+
+class TranscriptQuery(Body):
+    limit: Annotated[int, Field(ge=1, le=1000)] = 200
+    before: Annotated[int, Field(ge=1, le=2**53)] | None = Field(default=None, description="Only entries with a lower seq")
+    session: Annotated[str, Field(min_length=26, max_length=26)] | None = Field(
+        default=None, description="A former session of this key"
+    )
+
+
+class SessionPatch(Body):
+    """What a person may set; a field given as null goes back to the configured value."""
+
+    title: Annotated[str, Field(max_length=200)] | None = None
+    model: Name | None = None
+    queue_mode: QueueMode | None = None
+    reset: ResetOverride | None = None
+    notes: bool | None = None
+    archived: bool | None = None
+    pinned: bool | None = None
+
+
+class ResumeIn(Body):
+    session: Annotated[str, Field(min_length=26, max_length=26)] = Field(description="Id of the former session")
+
+
+class ForkIn(Body):
+    to: Name = Field(description="Key of the copy; it must have no session yet")
+    through: Annotated[int, Field(ge=1, le=2**53)] | None = Field(default=None, description="Last seq to copy; all when left out")
+
+
+class PinIn(Body):
+    seq: Annotated[int, Field(ge=1, le=2**53)]
+    pinned: bool = True
+
+
+class ToolCallIn(Body):
+    id: Name
+    name: Name
+    arguments: Text = "{}"
+
+
+class UsageIn(Body):
+    input_total: Annotated[int, Field(ge=0, le=2**40)] = 0
+    cached_read: Annotated[int, Field(ge=0, le=2**40)] = 0
+    cache_write: Annotated[int, Field(ge=0, le=2**40)] = 0
+    output: Annotated[int, Field(ge=0, le=2**40)] = 0
+    reasoning: Annotated[int, Field(ge=0, le=2**40)] = 0
+
+
+class UserIn(Body):
+    role: Literal["user"]
+    text: Text
+    sender: Name | None = None
+    sender_name: Name | None = None
+
+
+class AssistantIn(Body):
+    role: Literal["assistant"]
+    text: Text = ""
+    tool_calls: list[ToolCallIn] = Field(default_factory=list[ToolCallIn], max_length=200)
+    model: Name | None = None
+    usage: UsageIn | None = None
+
+
+class ToolIn(Body):
+    role: Literal["tool"]
+    call_id: Name
+    name: Name = "tool"
+    text: Text
+    is_error: bool = False
+
+
+EntryIn = Annotated[UserIn | AssistantIn | ToolIn, Field(discriminator="role")]
+
+
+class EntriesIn(Body):
+    """What was said, in order: all of it is written, or nothing."""
+
+    entries: list[EntryIn] = Field(min_length=1, max_length=1000)
+
+
+class EntriesView(BaseModel):
+    """The entries as they are on disk."""
+
+    session: str
+    entries: list[EntryView]
+
+
+class PromptQuery(Body):
+    form: Literal["openai", "anthropic"] = "openai"
+
+
+class PromptView(BaseModel):
+    """The assembled prompt, ready to be sent to a model."""
+
+    session: str
+    form: str
+    request: dict[str, Any]
+
+
+class ContextPart(BaseModel):
+    """One part of the next prompt, in tokens of our own count."""
+
+    name: str
+    tokens: int
+
+
+class ContextReport(BaseModel):
+    """What the next prompt consists of."""
+
+    session: str
+    parts: list[ContextPart]
+    estimated: int
+    context: dict[str, Any]
+
+
+class HistoryView(BaseModel):
+    """All sessions of a key, the active one first."""
+
+    key: str
+    sessions: list[SessionView]
+
+
+class StoppedView(BaseModel):
+    """Whether a running reply was stopped."""
+
+    stopped: bool
+
+
+class DeletedView(BaseModel):
+    """How many sessions of the key are gone for good."""
+
+    deleted: int
+
+
+def visible(parts: Parts, call: Call) -> SessionRecord:
+    """The active record of the path's key. Raises Problem when there is none, or the caller may not see it."""
+    record = parts.store.find(call.key)
+    if record is None or record.entries == 0 or not may_see(call.caller, record.key, record.owner):
+        raise not_found("session")
+    return record
+
+
+async def opened(parts: Parts, call: Call) -> Session:
+    return await parts.store.open(visible(parts, call).session)
+
+
+def routes(parts: Parts) -> list[Route]:
+    store, turns = parts.store, parts.turns
+
+    async def list_sessions(call: Call) -> web.Response:
+        query: ListQuery = call.query
+        found, cursor = store.index.page(
+            PageQuery(
+                limit=query.limit,
+                cursor=query.cursor,
+                state="archived" if query.archived else "active",
+                agent=query.agent,
+                channel=query.channel,
+                type=query.type,
+                search=None if query.q is None else query.q.casefold(),
+                allowed=None if call.caller.role == "admin" else lambda key, owner: may_see(call.caller, key, owner),
+            )
+        )
+        return json_answer({"sessions": [session_view(record) for record in found], "next": cursor})
+
+    async def show(call: Call) -> web.Response:
+        record = visible(parts, call)
+        running, waiting = turns.lane_state(record.session)
+        queue = {"running": [turn.id for turn in running], "waiting": [turn.id for turn in waiting]}
+        return json_answer({**session_view(record), "queue": queue})
+
+    async def change(call: Call) -> web.Response:
+        session, patch = await opened(parts, call), call.body
+        if patch.model is not None:
+            parts.models.choose(session.record.agent, patch.model)
+        await store.update(session, lambda record: patched(record, patch))
+        return json_answer(session_view(session.record))
+
+    async def delete(call: Call) -> web.Response:
+        record = visible(parts, call)
+        await turns.stop_session(record.session)
+        doomed = store.sessions_of(call.key)
+        await turns.forget(call.key, [former.session for former in doomed])
+        return json_answer(DeletedView(deleted=len(doomed)))
+
+    async def reset(call: Call) -> web.Response:
+        record = visible(parts, call)
+        incoming = Incoming(text="/reset", user=record.owner, role=call.caller.role)
+        turn = await turns.start(call.key, incoming)
+        await turn.done()
+        following = store.find(call.key)
+        return json_answer(session_view(following or record))
+
+    async def stop(call: Call) -> web.Response:
+        return json_answer(StoppedView(stopped=await turns.stop_session(visible(parts, call).session)))
+
+    async def resume(call: Call) -> web.Response:
+        current = await opened(parts, call)
+        body: ResumeIn = call.body
+        if body.session not in {record.session for record in store.sessions_of(call.key)}:
+            raise not_found("former session")
+        running, waiting = turns.lane_state(current.id)
+        if running or waiting:
+            raise Problem(409, "Busy", "A reply is still being written. Wait for it or stop it, then resume.")
+        former = await store.resume(current, body.session)
+        return json_answer(session_view(former.record))
+
+    async def fork(call: Call) -> web.Response:
+        session = await opened(parts, call)
+        body: ForkIn = call.body
+        from sessions.keys import parse_key
+
+        key = parse_key(body.to)
+        checked_sender(parts, call.caller, key, None)
+        if store.find(key) is not None:
+            raise Problem(409, "Key in use", f"{key} has a session already. Choose another key.")
+        copied = [unstamped(e) for e in session.entries if copyable(e) and e.seq <= (body.through or e.seq)]
+        if not copied:
+            raise Problem(409, "Nothing to copy", "There is no message up to that seq.")
+        target = await store.active(key, owner=owner_of(key, None, call.caller, parts.config.sessions.identities))
+        await store.append(target, *copied)
+        return json_answer(session_view(target.record), 201)
+
+    async def pin(call: Call) -> web.Response:
+        session = await opened(parts, call)
+        body: PinIn = call.body
+        if not any(e.seq == body.seq and isinstance(e, UserEntry | AssistantEntry) for e in session.entries):
+            raise Problem(404, "Not found", f"There is no message with seq {body.seq} in this session.")
+        (entry,) = await store.append(session, PinnedEntry(of=body.seq, pinned=body.pinned))
+        return json_answer(entry_view(entry))
+
+    async def transcript(call: Call) -> web.Response:
+        query: TranscriptQuery = call.query
+        record = visible(parts, call)
+        wanted = query.session or record.session
+        if wanted not in {known.session for known in store.sessions_of(call.key)}:
+            raise not_found("former session")
+        session = await store.open(wanted)
+        older = [e for e in session.entries if query.before is None or e.seq < query.before]
+        shown = older[-query.limit :]
+        before = shown[0].seq if len(older) > len(shown) else None
+        return json_answer(
+            {"session": session.id, "entries": [entry_view(entry) for entry in shown], "before": before}
+        )
+
+    async def history(call: Call) -> web.Response:
+        visible(parts, call)
+        return json_answer(
+            {"key": str(call.key), "sessions": [session_view(record) for record in store.sessions_of(call.key)]}
+        )
+
+    async def context(call: Call) -> web.Response:
+        session = await opened(parts, call)
+        counted = parts.prompts.parts(session)
+        return json_answer(
+            {
+                "session": session.id,
+                "parts": [{"name": name, "tokens": tokens} for name, tokens in counted],
+                "estimated": sum(tokens for _, tokens in counted),
+                "context": context_json(session.record.context_tokens, session.record.window),
+            }
+        )
+
+    async def append(call: Call) -> web.Response:
+        key = call.key
+        sender = checked_sender(parts, call.caller, key, None)
+        owner = owner_of(key, sender, call.caller, parts.config.sessions.identities)
+        body: EntriesIn = call.body
+        session = await store.active(key, owner=owner)
+        drafts = [draft_of(entry, parts.prompts.count) for entry in body.entries]
+        written = await store.append(session, *drafts)
+        return json_answer({"session": session.id, "entries": [entry_view(entry) for entry in written]}, 201)
+
+    async def prompt(call: Call) -> web.Response:
+        query: PromptQuery = call.query
+        session = await opened(parts, call)
+        built = parts.prompts.build(session, frozenset(session.open), Incoming(text=""), tools=True)
+        model = parts.models.choose(session.record.agent, session.record.settings.model)
+        render = openai_wire.render if query.form == "openai" else anthropic_wire.render
+        request = render(built, model=model.model, load_blob=parts.blobs.load)
+        return json_answer({"session": session.id, "form": query.form, "request": request})
+
+    def route(method: str, path: str, endpoint: Any, summary: str, answers: dict[int, Any], **more: Any) -> Route:
+        return Route(
+            method=method,
+            path=f"/v1/sessions{path}",
+            endpoint=endpoint,
+            summary=summary,
+            tag="sessions",
+            answers=answers,
+            **more,
+        )
+
+    return [
+        route("GET", "", list_sessions, "Sessions, newest activity first", {200: SessionPageView}, query=ListQuery),
+        route("GET", "/{key}", show, "One session", {200: SessionView}),
+        route("PATCH", "/{key}", change, "Change settings of a session", {200: SessionView}, body=SessionPatch),
+        route("DELETE", "/{key}", delete, "Delete all sessions of a key for good", {200: DeletedView}),
+        route("POST", "/{key}/reset", reset, "End the session and start a new one", {200: SessionView}),
+        route("POST", "/{key}/stop", stop, "Stop the reply that is being written", {200: StoppedView}),
+        route("POST", "/{key}/resume", resume, "Go back to a former session", {200: SessionView}, body=ResumeIn),
+        route("POST", "/{key}/fork", fork, "Copy a conversation to another key", {201: SessionView}, body=ForkIn),
+        route("POST", "/{key}/pin", pin, "Keep a message through compactions", {200: EntryView}, body=PinIn),
+        route(
+            "GET", "/{key}/transcript", transcript, "What was said", {200: EntryPageView}, query=TranscriptQuery
+        ),
+        route("GET", "/{key}/history", history, "All sessions of a key", {200: HistoryView}),
+        route("GET", "/{key}/context", context, "What the next prompt consists of", {200: ContextReport}),
+        route(
+            "POST", "/{key}/entries", append, "Store what was said elsewhere", {201: EntriesView}, body=EntriesIn
+        ),
+        route("GET", "/{key}/prompt", prompt, "The assembled prompt", {200: PromptView}, query=PromptQuery),
+    ]
+
+
+def patched(record: SessionRecord, patch: SessionPatch) -> SessionRecord:
+    """The record with the fields the patch names; the others stay."""
+    given = patch.model_fields_set
+    settings = dataclasses.replace(
+        record.settings,
+        **{name: getattr(patch, name) for name in ("model", "queue_mode", "reset") if name in given},
+        **({"notes": patch.notes is not False} if "notes" in given else {}),
+    )
+    changed = dataclasses.replace(record, settings=settings)
+    if "title" in given:
+        changed = dataclasses.replace(changed, title=patch.title)
+    if patch.pinned is not None:
+        changed = dataclasses.replace(changed, pinned=patch.pinned)
+    if patch.archived is not None:
+        changed = dataclasses.replace(changed, state="archived" if patch.archived else "active")
+    return changed
+
+
+def copyable(entry: Entry) -> bool:
+    return isinstance(entry, UserEntry | AssistantEntry | ToolResultEntry)
+
+
+def unstamped(entry: Entry) -> Entry:
+    """A draft with the content and time of an entry, free of its old turn."""
+    loose = dataclasses.replace(entry, seq=0, id="", turn=None)
+    return dataclasses.replace(loose, request_id=None) if isinstance(loose, UserEntry) else loose
+
+
+def draft_of(entry: UserIn | AssistantIn | ToolIn, count: Any) -> Entry:
+    """The draft of an entry a frontend stores."""
+    match entry:
+        case UserIn():
+            return UserEntry(
+                text=clean(entry.text), sender=entry.sender, sender_name=entry.sender_name, tokens=count(entry.text)
+            )
+        case AssistantIn():
+            calls = tuple(ToolCall(id=c.id, name=c.name, arguments=c.arguments) for c in entry.tool_calls)
+            return AssistantEntry(
+                text=entry.text,
+                calls=calls,
+                model=entry.model,
+                usage=None if entry.usage is None else Usage(**entry.usage.model_dump()),
+                finish="client_tools" if calls else "stop",
+                tokens=count(entry.text + "".join(call.arguments for call in calls)),
+            )
+        case ToolIn():
+            return ToolResultEntry(
+                call_id=entry.call_id,
+                name=entry.name,
+                text=entry.text,
+                is_error=entry.is_error,
+                tokens=count(entry.text),
+            )
