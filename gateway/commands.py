@@ -24,7 +24,9 @@ class CommandInfo:
 
 
 COMMANDS: tuple[CommandInfo, ...] = (
-    CommandInfo(name="new", argument="[text]", help="start a new session, with the text as first message", ends_session=True),
+    CommandInfo(
+        name="new", argument="[text]", help="start a new session, with the text as first message", ends_session=True
+    ),
     CommandInfo(name="reset", help="start a new session", ends_session=True),
     CommandInfo(name="status", help="session, model, context, tokens, cost, queue"),
     CommandInfo(name="context", help="what the next prompt consists of, in tokens"),

@@ -15,21 +15,24 @@ import structlog
 from aiohttp import web
 
 from gateway.clock import SystemClock
+from gateway.counting import LazyCounter
 from gateway.dispatch import CommandAnswers
 from gateway.http.app import build_app
 from gateway.ledger import UsageLedger
 from gateway.models.pool import ModelPool
 from gateway.models.prices import price
-from gateway.models.tokens import LazyCounter
 from gateway.prompts import PromptBuilder
 from gateway.replies import CallNote, Replies
 from gateway.tools import CurrentTime, ToolRegistry
 from gateway.turns import Turns
+from sessions.blobs import Blobs
 from sessions.entries import AssistantEntry
 from sessions.files import DirectoryLock, OsFiles
 from sessions.store import SessionStore
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gateway.clock import Clock
     from gateway.config import Config
     from sessions.files import Files
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What the resources and surfaces are built from."""
 
@@ -46,7 +49,9 @@ class Parts:
     data_dir: Path
     clock: Clock
     files: Files
+    environ: Mapping[str, str]
     store: SessionStore
+    blobs: Blobs
     models: ModelPool
     tokens: LazyCounter
     ledger: UsageLedger
@@ -55,18 +60,26 @@ class Parts:
     turns: Turns
 
 
-def build_parts(config: Config, data_dir: Path, *, clock: Clock | None = None, files: Files | None = None) -> Parts:
+def build_parts(
+    config: Config,
+    data_dir: Path,
+    *,
+    environ: Mapping[str, str],
+    clock: Clock | None = None,
+    files: Files | None = None,
+) -> Parts:
     """All parts, connected; nothing runs and nothing is read yet."""
     clock = clock or SystemClock()
     files = files or OsFiles()
     tokens = LazyCounter(data_dir / "cache")
-    models = ModelPool.build(config.models, config.roles, config.agents, environ=os.environ, clock=clock)
+    models = ModelPool.build(config.models, config.roles, config.agents, environ=environ, clock=clock)
     ledger = UsageLedger(
         data_dir / "state.db", clock, lambda name, model, usage: price(models.policy(name), model, usage)
     )
+    blobs = Blobs(files, data_dir)
     store = SessionStore(data_dir, config.sessions, files, clock)
     tools = ToolRegistry([CurrentTime()], timeout_s=config.turn.tool_timeout_s)
-    prompts = PromptBuilder(agents=config.agents, tools=tools, clock=clock, count=tokens.count)
+    prompts = PromptBuilder(agents=config.agents, tools=tools, clock=clock, tokens=tokens)
     replies = Replies(
         store=store, models=models, prompts=prompts, tools=tools, ledger=ledger, clock=clock, policy=config.turn
     )
@@ -79,12 +92,26 @@ def build_parts(config: Config, data_dir: Path, *, clock: Clock | None = None, f
         sessions=config.sessions,
         queue=config.queue,
         policy=config.turn,
-        machine_zone=machine_zone(os.environ.get("TZ"), Path("/etc/localtime")),
+        machine_zone=machine_zone(environ.get("TZ"), Path("/etc/localtime")),
     )
     turns.commands = CommandAnswers(
         store=store, turns=turns, models=models, prompts=prompts, ledger=ledger, clock=clock
     )
-    return Parts(config, data_dir, clock, files, store, models, tokens, ledger, prompts, tools, turns)
+    return Parts(
+        config=config,
+        data_dir=data_dir,
+        clock=clock,
+        files=files,
+        environ=environ,
+        store=store,
+        blobs=blobs,
+        models=models,
+        tokens=tokens,
+        ledger=ledger,
+        prompts=prompts,
+        tools=tools,
+        turns=turns,
+    )
 
 
 def machine_zone(name: str | None, localtime: Path) -> ZoneInfo:
@@ -133,9 +160,7 @@ class Daemon:
                 loops.create_task(parts.ledger.run(), name="ledger"),
                 loops.create_task(parts.tokens.load(), name="tokens"),
             ]
-            turns = loops.create_task(
-                parts.turns.run(turns_stop, grace_s=parts.config.shutdown.grace_s), name="turns"
-            )
+            turns = loops.create_task(parts.turns.run(turns_stop, grace_s=parts.config.shutdown.grace_s), name="turns")
             await asyncio.sleep(0)
             runner = web.AppRunner(build_app(parts), access_log=None, shutdown_timeout=1)
             await runner.setup()
@@ -174,7 +199,11 @@ class Daemon:
                 continue
             session = await parts.store.open(record.session)
             for entry in session.entries:
-                if isinstance(entry, AssistantEntry) and entry.usage is not None and (latest is None or entry.at > latest):
+                if (
+                    isinstance(entry, AssistantEntry)
+                    and entry.usage is not None
+                    and (latest is None or entry.at > latest)
+                ):
                     parts.ledger.note(_note_of(parts, session.record.key, record.agent, entry), at=entry.at)
 
 
@@ -205,7 +234,7 @@ def _boot_id() -> str:
 
 async def serve(config: Config, data_dir: Path) -> int:
     """Runs a daemon until SIGTERM or SIGINT. Returns the exit code."""
-    daemon = Daemon(build_parts(config, data_dir))
+    daemon = Daemon(build_parts(config, data_dir, environ=os.environ))
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, daemon.stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, MetaData, String, Table, event
@@ -52,5 +53,5 @@ async def open_database(path: Path) -> AsyncEngine:
 
     async with engine.begin() as connection:
         await connection.run_sync(metadata.create_all)
-    path.chmod(0o600)
+    await asyncio.to_thread(path.chmod, 0o600)
     return engine

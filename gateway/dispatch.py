@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from gateway.commands import render_help
 from gateway.ledger import LedgerClosed, UsageFilter
-from sessions.context import render_messages
 from sessions.entries import AssistantEntry, PinnedEntry, UserEntry
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class CommandAnswers:
             case "status":
                 return self._status(session)
             case "context":
-                return self._context(session, incoming)
+                return self._context(session)
             case "usage":
                 return await self._usage(session, command.argument)
             case "stop":
@@ -84,20 +83,11 @@ class CommandAnswers:
             ]
         )
 
-    def _context(self, session: Session, incoming: Incoming) -> str:
-        prompt = self._prompts.build(session, frozenset(), incoming, tools=True)
-        count = self._prompts.count
-        tools = sum(count(f"{tool.name} {tool.description} {dict(tool.parameters)}") for tool in prompt.tools)
-        history = sum(message.tokens for message in render_messages(session.entries))
-        parts = [
-            ("tools", tools, f"{len(prompt.tools)} tools"),
-            ("system", count(prompt.system), "the agent's text"),
-            ("summary", count(prompt.summary or ""), "of what was compacted"),
-            ("history", history, f"{len(prompt.messages)} messages"),
-        ]
-        total = sum(tokens for _, tokens, _ in parts)
-        lines = [f"{name:<8} {tokens:>8}  {what}" for name, tokens, what in parts]
-        return "The next prompt, in tokens (our estimate):\n" + "\n".join([*lines, f"{'total':<8} {total:>8}"])
+    def _context(self, session: Session) -> str:
+        parts = self._prompts.parts(session)
+        lines = [f"{name}: {tokens}" for name, tokens in parts]
+        total = sum(tokens for _, tokens in parts)
+        return "\n".join(["The next prompt, in tokens by our own count:", *lines, f"together: {total}"])
 
     async def _usage(self, session: Session, argument: str) -> str:
         span = SPANS.get(argument.lower() or "day")

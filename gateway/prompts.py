@@ -9,11 +9,12 @@ from gateway.tools import ToolContext
 from sessions.context import render_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from compaction.layout import Prompt, ToolSpec
     from gateway.agents import AgentPolicy
     from gateway.clock import Clock
+    from gateway.counting import LazyCounter
     from gateway.tools import ToolRegistry
     from gateway.turn import Incoming
     from sessions.store import Session
@@ -30,12 +31,13 @@ class PromptBuilder:
         agents: Mapping[str, AgentPolicy],
         tools: ToolRegistry,
         clock: Clock,
-        count: Callable[[str], int],
+        tokens: LazyCounter,
     ) -> None:
         self._agents = agents
         self._tools = tools
         self._clock = clock
-        self._count = count
+        self._count = tokens.count
+        self.ready = tokens.ready
 
     def count(self, text: str) -> int:
         """Tokens of a text, by our own tokenizer."""
@@ -62,6 +64,17 @@ class PromptBuilder:
             messages=render_messages(session.entries, turns=turns),
             tools=offered,
         )
+
+    def parts(self, session: Session) -> list[tuple[str, int]]:
+        """What the next prompt consists of: the name of each part, and its tokens by our own count."""
+        tools = self.tools(session.record.agent)
+        described = "".join(f"{tool.name} {tool.description} {dict(tool.parameters)}" for tool in tools)
+        messages = render_messages(session.entries, turns=frozenset(session.open))
+        return [
+            ("tools", self._count(described)),
+            ("system", self._count(self.system(session.record.agent))),
+            ("history", sum(message.tokens for message in messages)),
+        ]
 
     def tool_context(self, session: Session, incoming: Incoming) -> ToolContext:
         return ToolContext(key=session.key, user=incoming.user, now=self._clock.now())

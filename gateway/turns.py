@@ -158,6 +158,7 @@ class Turns:
         return await asyncio.shield(self._group.create_task(self._accept(key, incoming), name=f"accept {key}"))
 
     async def _accept(self, key: SessionKey, incoming: Incoming) -> Turn:
+        await self._prompts.ready()
         async with self._gate(key):
             session, reason = await self._session_for(key, incoming)
             known = await self._known(session, incoming)
@@ -478,6 +479,21 @@ class Turns:
         """Stops what runs in a session; False when nothing does."""
         lane = self._lanes.get(session_id)
         return lane is not None and any(turn.stop("stopped") for turn in lane.running)
+
+    async def forget(self, key: SessionKey, session_ids: Sequence[str]) -> None:
+        """Deletes sessions of a key for good; what runs in them is stopped, what waits goes with them."""
+        async with self._gate(key):
+            for session_id in session_ids:
+                lane = self._lanes.get(session_id)
+                if lane is not None:
+                    for turn in list(lane.waiting):
+                        await self.stop(turn)
+                    for turn in list(lane.running):
+                        turn.stop("stopped")
+                    await lane.drained.wait()
+                for turn in [t for t in self._ended.values() if t.session.id == session_id]:
+                    del self._ended[turn.id]
+                await self._store.delete(session_id)
 
     async def resume_open(self) -> int:
         """Puts every message that still waits for its reply back in line, after a crash or a stop. Returns how many."""

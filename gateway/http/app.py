@@ -143,4 +143,3 @@ def _cors(origins: tuple[str, ...]) -> Middleware:
         return response
 
     return middleware
-

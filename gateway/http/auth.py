@@ -136,7 +136,9 @@ def own_peers(caller: Caller, channel: str, identities: Mapping[str, Sequence[st
     return {caller.user} | {alias[len(prefix) :] for alias in aliases if alias.startswith(prefix)}
 
 
-def owner_of(key: SessionKey, sender: str | None, caller: Caller, identities: Mapping[str, Sequence[str]]) -> str | None:
+def owner_of(
+    key: SessionKey, sender: str | None, caller: Caller, identities: Mapping[str, Sequence[str]]
+) -> str | None:
     """The person a new session belongs to: only private chats have one."""
     if caller.role == "user":
         return caller.user

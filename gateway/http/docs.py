@@ -8,7 +8,11 @@ from aiohttp import web
 
 from gateway.http.routes import Call, Route
 
-PATHS = {"/docs": ("docs.html", "text/html"), "/docs.css": ("docs.css", "text/css"), "/docs.js": ("docs.js", "text/javascript")}
+PATHS = {
+    "/docs": ("docs.html", "text/html"),
+    "/docs.css": ("docs.css", "text/css"),
+    "/docs.js": ("docs.js", "text/javascript"),
+}
 POLICY = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; frame-ancestors 'none'"
 
 
@@ -25,5 +29,11 @@ def _asset(path: str, name: str, kind: str) -> Route:
         return web.Response(text=content, content_type=kind, charset="utf-8", headers=headers)
 
     return Route(
-        method="GET", path=path, endpoint=show, summary="API documentation", tag="docs", answers={200: kind}, public=True
+        method="GET",
+        path=path,
+        endpoint=show,
+        summary="API documentation",
+        tag="docs",
+        answers={200: kind},
+        public=True,
     )

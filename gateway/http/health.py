@@ -43,9 +43,7 @@ def routes(parts: Parts, metrics: Metrics) -> list[Route]:
         return json_answer(content, 200 if content.ready else 503)
 
     async def counters(call: Call) -> web.Response:
-        return web.Response(
-            body=metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-        )
+        return web.Response(body=metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     return [
         Route(

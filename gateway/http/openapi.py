@@ -48,7 +48,11 @@ def build_openapi(routes: list[Route], version: str) -> dict[str, Any]:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "sessiond", "version": version, "description": "Sessions between chat frontends and a model."},
+        "info": {
+            "title": "sessiond",
+            "version": version,
+            "description": "Sessions between chat frontends and a model.",
+        },
         "paths": paths,
         "components": {
             "schemas": schemas.get("$defs", {}),

@@ -92,9 +92,7 @@ def problem_of(error: Exception) -> Problem | None:
         case RequestConflict():
             return Problem(409, "Request id used before", str(error))
         case MessageTooLong():
-            return Problem(
-                413, "Message too long", str(error), extra={"tokens": error.tokens, "window": error.window}
-            )
+            return Problem(413, "Message too long", str(error), extra={"tokens": error.tokens, "window": error.window})
         case UnknownModel():
             return Problem(400, "Unknown model", str(error), [("model", str(error))])
         case BadCursor():

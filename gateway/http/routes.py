@@ -55,9 +55,9 @@ Endpoint = Callable[[Call], Awaitable[Reply]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One address. `answers` maps a status to the model of its JSON, or to a media type; problems are added by themselves.
+    """One address. `answers` maps a status to the model of its JSON, or to a media type; problems come by themselves.
 
-    `public` needs no token; `raw_body` leaves reading the body to the endpoint.
+    `public` needs no token; with `body_optional` an empty body means one with all defaults.
     """
 
     method: str
@@ -71,7 +71,6 @@ class Route:
     roles: tuple[Role, ...] = EVERY_ROLE
     public: bool = False
     body_optional: bool = False
-    key_note: str = ""
 
 
 def mount(app: web.Application, routes: list[Route]) -> None:

@@ -25,6 +25,7 @@ from gateway.models import anthropic_wire, openai_wire
 from gateway.turn import Incoming, context_json
 from sessions.entries import AssistantEntry, Entry, PinnedEntry, ToolCall, ToolResultEntry, UserEntry
 from sessions.index import PageQuery
+from sessions.keys import parse_key
 from sessions.policy import QueueMode, ResetOverride
 from sessions.usage import Usage
 
@@ -51,7 +52,9 @@ class ListQuery(Body):
 
 class TranscriptQuery(Body):
     limit: Annotated[int, Field(ge=1, le=1000)] = 200
-    before: Annotated[int, Field(ge=1, le=2**53)] | None = Field(default=None, description="Only entries with a lower seq")
+    before: Annotated[int, Field(ge=1, le=2**53)] | None = Field(
+        default=None, description="Only entries with a lower seq"
+    )
     session: Annotated[str, Field(min_length=26, max_length=26)] | None = Field(
         default=None, description="A former session of this key"
     )
@@ -75,7 +78,9 @@ class ResumeIn(Body):
 
 class ForkIn(Body):
     to: Name = Field(description="Key of the copy; it must have no session yet")
-    through: Annotated[int, Field(ge=1, le=2**53)] | None = Field(default=None, description="Last seq to copy; all when left out")
+    through: Annotated[int, Field(ge=1, le=2**53)] | None = Field(
+        default=None, description="Last seq to copy; all when left out"
+    )
 
 
 class PinIn(Body):
@@ -228,8 +233,7 @@ def routes(parts: Parts) -> list[Route]:
         return json_answer(session_view(session.record))
 
     async def delete(call: Call) -> web.Response:
-        record = visible(parts, call)
-        await turns.stop_session(record.session)
+        visible(parts, call)
         doomed = store.sessions_of(call.key)
         await turns.forget(call.key, [former.session for former in doomed])
         return json_answer(DeletedView(deleted=len(doomed)))
@@ -259,8 +263,6 @@ def routes(parts: Parts) -> list[Route]:
     async def fork(call: Call) -> web.Response:
         session = await opened(parts, call)
         body: ForkIn = call.body
-        from sessions.keys import parse_key
-
         key = parse_key(body.to)
         checked_sender(parts, call.caller, key, None)
         if store.find(key) is not None:
@@ -290,9 +292,7 @@ def routes(parts: Parts) -> list[Route]:
         older = [e for e in session.entries if query.before is None or e.seq < query.before]
         shown = older[-query.limit :]
         before = shown[0].seq if len(older) > len(shown) else None
-        return json_answer(
-            {"session": session.id, "entries": [entry_view(entry) for entry in shown], "before": before}
-        )
+        return json_answer({"session": session.id, "entries": [entry_view(entry) for entry in shown], "before": before})
 
     async def history(call: Call) -> web.Response:
         visible(parts, call)
@@ -352,14 +352,10 @@ def routes(parts: Parts) -> list[Route]:
         route("POST", "/{key}/resume", resume, "Go back to a former session", {200: SessionView}, body=ResumeIn),
         route("POST", "/{key}/fork", fork, "Copy a conversation to another key", {201: SessionView}, body=ForkIn),
         route("POST", "/{key}/pin", pin, "Keep a message through compactions", {200: EntryView}, body=PinIn),
-        route(
-            "GET", "/{key}/transcript", transcript, "What was said", {200: EntryPageView}, query=TranscriptQuery
-        ),
+        route("GET", "/{key}/transcript", transcript, "What was said", {200: EntryPageView}, query=TranscriptQuery),
         route("GET", "/{key}/history", history, "All sessions of a key", {200: HistoryView}),
         route("GET", "/{key}/context", context, "What the next prompt consists of", {200: ContextReport}),
-        route(
-            "POST", "/{key}/entries", append, "Store what was said elsewhere", {201: EntriesView}, body=EntriesIn
-        ),
+        route("POST", "/{key}/entries", append, "Store what was said elsewhere", {201: EntriesView}, body=EntriesIn),
         route("GET", "/{key}/prompt", prompt, "The assembled prompt", {200: PromptView}, query=PromptQuery),
     ]
 

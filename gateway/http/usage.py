@@ -59,9 +59,7 @@ def routes(parts: Parts) -> list[Route]:
         if caller.role == "user":
             wanted = UsageFilter(since=wanted.since, until=wanted.until, user=caller.user)
         elif caller.role != "admin":
-            wanted = UsageFilter(
-                since=wanted.since, until=wanted.until, keys=lambda key: may_see(caller, key, None)
-            )
+            wanted = UsageFilter(since=wanted.since, until=wanted.until, keys=lambda key: may_see(caller, key, None))
         return await _report(parts, call, wanted)
 
     async def session_usage(call: Call) -> web.Response:
