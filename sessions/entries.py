@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from sessions.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 JsonObject = dict[str, Any]
 
@@ -322,59 +322,101 @@ def entry_from_json(raw: Mapping[str, Any]) -> Entry:
         seq, name = raw["seq"], raw["type"]
         if not isinstance(seq, int) or isinstance(seq, bool) or seq < 1:
             raise DamagedEntry(f"seq is {seq!r}")
-        turn = raw.get("turn")
-        common: JsonObject = {
-            "seq": seq,
-            "id": str(raw.get("id") or ""),
-            "at": parse_time(raw["at"]),
-            "turn": None if turn is None else str(turn),
-            "tokens": int(raw.get("tokens") or 0),
-        }
-        kind = _TYPES.get(str(name))
-        if kind is None:
-            return UnknownEntry(raw=dict(raw), **common)
-        given = {f.name: _value_from_json(f.name, raw[f.name]) for f in _FIELDS[kind] if f.name in raw}
-        return kind(**common, **given)
+        kind = _TYPES.get(str(name), UnknownEntry)
+        readers = _READERS[kind]
+        given: JsonObject = {name: readers[name](value) for name, value in raw.items() if name in readers}
+        if kind is UnknownEntry:
+            given["raw"] = dict(raw)
+        return kind(seq=seq, at=parse_time(raw["at"]), **given)
     except DamagedEntry:
         raise
     except KeyError as error:
         raise DamagedEntry(f"{error.args[0]} is missing") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DamagedEntry(str(error)) from error
 
 
-_STRINGS = frozenset(
-    "text sender sender_name user request_id request_sha256 model source call_id name argument reply reason error code "
-    "by finish".split()
-)
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise DamagedEntry(f"{value!r:.40} is not a text")
+    return value
 
 
-def _value_from_json(field: str, value: Any) -> Any:
-    if field in _STRINGS:
-        if value is not None and not isinstance(value, str):
-            raise DamagedEntry(f"{field} is not a text")
-        return value
-    match field:
-        case "attachments":
-            return tuple(Attachment(**item) for item in value)
-        case "calls":
-            return tuple(ToolCall(**item) for item in value)
-        case "usage":
-            return None if value is None else Usage.from_json(value)
-        case "also":
-            return tuple(str(item) for item in value)
-        case "seqs":
-            return tuple(int(item) for item in value)
-        case "covers":
-            return Covers(from_seq=int(value["from"]), to_seq=int(value["to"]), sha256=str(value["sha256"]))
-        case "retry_at":
-            return None if value is None else parse_time(value)
-        case "entry":
-            return entry_from_json(value)
-        case "summary" | "shown":
-            return dict(value)
-        case _:
-            return value
+def _optional_text(value: Any) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise DamagedEntry(f"{value!r:.40} is not a whole number")
+    return value
+
+
+def _calls(value: Any) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall(id=_text(v["id"]), name=_text(v["name"]), arguments=_text(v["arguments"])) for v in value)
+
+
+def _attachments(value: Any) -> tuple[Attachment, ...]:
+    return tuple(
+        Attachment(
+            sha256=_text(item["sha256"]),
+            media_type=_text(item["media_type"]),
+            size_bytes=_number(item["size_bytes"]),
+            name=None if item.get("name") is None else _text(item["name"]),
+        )
+        for item in value
+    )
+
+
+def _covers(value: Any) -> Covers:
+    return Covers(from_seq=_number(value["from"]), to_seq=_number(value["to"]), sha256=_text(value["sha256"]))
+
+
+def _object(value: Any) -> JsonObject:
+    if not isinstance(value, dict):
+        raise DamagedEntry(f"{value!r:.40} is not an object")
+    return cast("JsonObject", value)
+
+
+_SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "attachments": _attachments,
+    "calls": _calls,
+    "usage": Usage.from_json,
+    "also": lambda value: tuple(_text(item) for item in value),
+    "seqs": lambda value: tuple(_number(item) for item in value),
+    "covers": _covers,
+    "retry_at": parse_time,
+    "entry": entry_from_json,
+    "summary": _object,
+    "shown": _object,
+    "is_error": bool,
+    "pinned": bool,
+}
+_NUMBERS = frozenset("anchor failures generation replay_from of number".split())
+
+
+_COMMON: dict[str, Callable[[Any], Any]] = {
+    "id": lambda value: _optional_text(value) or "",
+    "turn": _optional_text,
+    "tokens": lambda value: 0 if value is None else _number(value),
+}
+
+
+def _reader(field: dataclasses.Field[Any]) -> Callable[[Any], Any]:
+    """How the value of one field is read; null only where None is the default."""
+    optional = field.default is None
+    if field.name in _NUMBERS:
+        return _number
+    if field.name not in _SPECIAL:
+        return _optional_text if optional else _text
+    read = _SPECIAL[field.name]
+    return (lambda value: None if value is None else read(value)) if optional else read
+
+
+_READERS: dict[type[Entry], dict[str, Callable[[Any], Any]]] = {
+    kind: {**_COMMON, **{field.name: _reader(field) for field in fields}} for kind, fields in _FIELDS.items()
+}
+_READERS[UnknownEntry] = {**_COMMON}
 
 
 def header_to_json(header: Header) -> JsonObject:
@@ -403,7 +445,7 @@ def header_from_json(raw: Mapping[str, Any]) -> Header:
             previous=None if previous is None else str(previous),
             format=int(raw["format"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DamagedEntry(f"header: {error}") from error
 
 

@@ -102,7 +102,7 @@ class Files(Protocol):
         ...
 
     def replace(self, path: Path, payload: bytes) -> None:
-        """A synced file, and its folders, in the place of one that may exist: the old one or the new one is there, whole."""
+        """A synced file, and its folders, in the place of one that may exist: either is there, whole."""
         ...
 
     def read(self, path: Path, offset: int = 0) -> bytes:

@@ -50,8 +50,8 @@ _BLANK = b" \t\r\0"
 _START = re.compile(rb'\{"(?:seq|type)"')
 _SEQ = re.compile(rb'"seq":(\d{1,18})[,}]')
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["{}]', re.DOTALL)
-_MAX_FRAGMENTS = 64
-"""How many pieces of one damaged line are looked at; more would make reading a hostile line quadratic."""
+_MAX_TRIES = 16
+"""How many places of one damaged line may turn out to be no record; more would make a hostile line quadratic."""
 
 
 class ChecksumMismatch(DamagedEntry):
@@ -150,7 +150,7 @@ def sealed(line: bytes) -> bool:
     digits = line[at + len(_CRC) : -1]
     if at < 0 or not digits.isdigit() or len(digits) > 10 or line[-1:] != b"}":
         return False
-    return zlib.crc32(b"}", zlib.crc32(memoryview(line)[:at])) == int(digits)
+    return zlib.crc32(line[:at] + b"}") == int(digits)
 
 
 def _parse(line: bytes) -> JsonObject:
@@ -398,8 +398,8 @@ def _records_in(line: bytes) -> Iterator[tuple[int, int, JsonObject]]:
     Behind damaged bytes a record counts only with a checksum that fits: what looks like one there may be the inside of
     another.
     """
-    at, anchored = 0, True
-    for _ in range(_MAX_FRAGMENTS):
+    at, anchored, tries = 0, True, 0
+    while tries < _MAX_TRIES:
         at += len(line) - at - len(line[at:].lstrip(_BLANK))
         if at >= len(line):
             return
@@ -417,7 +417,7 @@ def _records_in(line: bytes) -> Iterator[tuple[int, int, JsonObject]]:
         following = _START.search(line, at + 1)
         if following is None:
             return
-        at, anchored = following.start(), False
+        at, anchored, tries = following.start(), False, tries + 1
 
 
 def _object_end(line: bytes, start: int) -> int | None:
