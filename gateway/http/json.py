@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from typing import Any, cast
 
 import orjson
 
 MAX_DEPTH = 64
+MIN_INTEGER = -(2**63)
 MAX_INTEGER = 2**63 - 1
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class BadJson(ValueError):
@@ -18,54 +22,65 @@ class BadJson(ValueError):
 def parse_json(payload: bytes) -> Any:
     """The value of a JSON text.
 
-    Lone surrogates become U+FFFD. Refused with BadJson: NaN and infinities, integers beyond 64 bits, duplicate names,
-    nesting deeper than MAX_DEPTH, bytes that are not UTF-8.
+    Lone surrogates become U+FFFD. Refused with BadJson: NaN and infinities (also as 1e999), integers beyond 64 bits,
+    duplicate names, names with NUL, nesting deeper than MAX_DEPTH, bytes that are not UTF-8.
     """
-    _check_depth(payload)
     try:
         text = payload.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadJson(f"The body is not UTF-8 (byte {error.start}).") from error
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, BadJson):
-            raise
+        value = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_float
+        )
+    except RecursionError as error:
+        raise _too_deep() from error
+    except json.JSONDecodeError as error:
         raise BadJson(f"The body is not JSON: {error}.") from error
-    return clean(value) if "\\u" in text else value
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _check_depth(value)
+    return clean(value) if _SURROGATE_ESCAPE.search(text) else value
 
 
-def _check_depth(payload: bytes) -> None:
-    """Counts brackets outside strings; orjson and json would recurse."""
-    if payload.count(b"[") + payload.count(b"{") <= MAX_DEPTH:
-        return
-    depth = 0
-    in_string = escaped = False
-    for byte in payload:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in (0x5B, 0x7B):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise BadJson(f"The body is nested deeper than {MAX_DEPTH} levels.")
-        elif byte in (0x5D, 0x7D):
-            depth -= 1
+def _check_depth(value: Any) -> None:
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _children(value: Any) -> list[Any]:
+    match value:
+        case list():
+            inside = cast("list[Any]", value)
+        case dict():
+            inside = list(cast("dict[str, Any]", value).values())
+        case _:
+            return []
+    # an empty list is a level too, so that what is refused does not depend on what is inside
+    return inside or [None]
+
+
+def _too_deep() -> BadJson:
+    return BadJson(f"The body is nested deeper than {MAX_DEPTH} levels.")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise BadJson(f"The name {twice!r} stands twice in one object.")
+        raise _twice([name for name, _ in pairs])
+    for name in fields:
+        if "\0" in name:
+            raise BadJson(f"The name {shown(name)} holds the character U+0000.")
     return fields
+
+
+def _twice(names: list[str]) -> BadJson:
+    seen: set[str] = set()
+    repeated = next(name for name in names if name in seen or seen.add(name))
+    return BadJson(f"The name {shown(repeated)} stands twice in one object.")
 
 
 def _constant(name: str) -> Any:
@@ -73,9 +88,22 @@ def _constant(name: str) -> Any:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > 20 or abs(int(digits)) > MAX_INTEGER:
-        raise BadJson(f"The number {digits[:24]} does not fit into 64 bits.")
-    return int(digits)
+    value = int(digits) if len(digits) <= 20 else None
+    if value is None or not MIN_INTEGER <= value <= MAX_INTEGER:
+        raise BadJson(f"The number {shown(digits)} does not fit into 64 bits.")
+    return value
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise BadJson(f"The number {shown(digits)} is too large.")
+    return value
+
+
+def shown(text: str) -> str:
+    """A text as an error message may quote it: short, on one line, and with nothing that cannot be written."""
+    return ascii(text if len(text) <= 60 else f"{text[:60]}...")
 
 
 def clean_text(text: str) -> str:
@@ -88,14 +116,15 @@ def clean_text(text: str) -> str:
 
 
 def clean(value: Any) -> Any:
-    """The value with every text cleaned."""
+    """The value with every text cleaned. Raises BadJson where that would make two names of an object equal."""
     match value:
         case str():
             return clean_text(value)
         case list():
             return [clean(item) for item in cast("list[Any]", value)]
         case dict():
-            return {clean_text(name): clean(item) for name, item in cast("dict[str, Any]", value).items()}
+            pairs = [(clean_text(name), clean(item)) for name, item in cast("dict[str, Any]", value).items()]
+            return _object(pairs)
         case _:
             return value
 
