@@ -43,24 +43,17 @@ def parse_json(payload: bytes) -> Any:
 
 
 def _check_depth(value: Any) -> None:
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [child for item in level for child in _children(item)]
+    level = _containers([value])
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _containers(outer)]
         if not level:
             return
     raise _too_deep()
 
 
-def _children(value: Any) -> list[Any]:
-    match value:
-        case list():
-            inside = cast("list[Any]", value)
-        case dict():
-            inside = list(cast("dict[str, Any]", value).values())
-        case _:
-            return []
-    # an empty list is a level too, so that what is refused does not depend on what is inside
-    return inside or [None]
+def _containers(outer: Any) -> list[Any]:
+    inside = cast("dict[str, Any]", outer).values() if isinstance(outer, dict) else cast("list[Any]", outer)
+    return [inner for inner in inside if isinstance(inner, list | dict)]
 
 
 def _too_deep() -> BadJson:
