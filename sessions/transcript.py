@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import zlib
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from sessions.files import StorageError
+from sessions.files import StorageFailed
 from sessions.lines import Scan, encode_entry, encode_header, scan
 
 if TYPE_CHECKING:
@@ -17,81 +19,119 @@ if TYPE_CHECKING:
     from sessions.files import Files
 
 MAX_FOLDER = 100
+_SESSION = re.compile(r"[0-9A-Za-z_-]{1,64}")
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])", re.IGNORECASE)
 
 
 def agent_folder(agent: str) -> str:
-    """A folder name that cannot leave its parent: all but letters, digits, `-` and `_` is percent-encoded."""
+    """A folder name that cannot leave its parent, different for different agents.
+
+    All but letters, digits, `-` and `_` is percent-encoded, and the first letter of names some systems reserve. A long
+    one ends in `~` and a hash; `~` is in no other.
+    """
     safe = quote(agent, safe="").replace(".", "%2E").replace("~", "%7E")
+    if _RESERVED.fullmatch(safe):
+        safe = f"%{ord(safe[0]):02X}{safe[1:]}"
     if len(safe) > MAX_FOLDER:
-        return f"{safe[:40]}-{hashlib.sha256(agent.encode()).hexdigest()[:32]}"
+        return f"{safe[:40]}~{hashlib.sha256(agent.encode()).hexdigest()[:32]}"
     return safe
 
 
 def transcript_path(data_dir: Path, agent: str, session: str, generation: int) -> Path:
-    """`transcripts/<agent>/<session id>.<generation>.jsonl`; the key is never part of a path."""
+    """`transcripts/<agent>/<session id>.<generation>.jsonl`; the key is never part of a path.
+
+    Raises ValueError for what is no session id or no agent.
+    """
+    if not agent or not _SESSION.fullmatch(session) or generation < 1:
+        raise ValueError(f"{agent!r}, {session!r}, {generation} name no transcript")
     return data_dir / "transcripts" / agent_folder(agent) / f"{session}.{generation}.jsonl"
 
 
 class Transcript:
-    """The file of one generation of a session. Blocking; one object writes it, one call at a time."""
+    """The file of one generation of a session. Blocking; one object writes it, one call at a time.
 
-    def __init__(self, files: Files, path: Path, *, header: Header | None, size: int, sync: bool) -> None:
+    `size` is the number of bytes that are acknowledged: what lies beyond them in the file never counted.
+    """
+
+    def __init__(
+        self, files: Files, path: Path, *, header: Header | None, content: bytes, ends_open: bool, sync: bool
+    ) -> None:
         self._files = files
         self._header = header
+        self._crc = zlib.crc32(content)
+        self._ends_open = ends_open
         self._sync = sync
         self._suspect = False
-        self._ends_open = False
         self.path = path
-        self.size = size
+        self.size = len(content)
 
     @staticmethod
     def create(files: Files, path: Path, header: Header, *, sync: bool) -> Transcript:
         """A transcript that is not on disk yet: header and first entries appear together."""
-        return Transcript(files, path, header=header, size=0, sync=sync)
+        return Transcript(files, path, header=header, content=b"", ends_open=False, sync=sync)
 
     @staticmethod
-    def open(files: Files, path: Path, *, stamp: str, sync: bool) -> tuple[Transcript, Scan]:
+    def open(
+        files: Files, path: Path, *, stamp: str, sync: bool, header: Header | None = None
+    ) -> tuple[Transcript, Scan]:
         """Reads a transcript. A torn last line is cut off; its bytes go to `<file>.torn-<stamp>` first.
 
-        Raises StorageError.
+        `header` is written with the next entries should not one whole line be left. Raises StorageError.
         """
         payload = files.read(path)
         content = scan(payload)
         if content.torn:
-            files.replace(path.with_name(f"{path.name}.torn-{stamp}"), content.torn)
-            files.truncate(path, content.whole_bytes)
-        transcript = Transcript(files, path, header=None, size=content.whole_bytes, sync=sync)
-        transcript._ends_open = (
-            content.whole_bytes > 0 and payload[content.whole_bytes - 1 : content.whole_bytes] != b"\n"
+            _cut(files, path, content.whole_bytes, content.torn, stamp)
+        transcript = Transcript(
+            files,
+            path,
+            header=header if content.whole_bytes == 0 else None,
+            content=payload[: content.whole_bytes],
+            ends_open=content.ends_open,
+            sync=sync,
         )
         return transcript, content
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Writes the lines of `entries` with one write, synced. Raises StorageError; then none of them is there."""
-        lines = b"".join(encode_entry(entry) for entry in entries)
-        if self._suspect:
-            self._check()
-        if self._header is not None:
-            payload = encode_header(self._header) + lines
-            self._files.create(self.path, payload, sync=self._sync)
-            self._header, self.size = None, len(payload)
-            return
-        payload = b"\n" + lines if self._ends_open else lines
-        try:
-            self.size = self._files.append(self.path, payload, expected_size=self.size, sync=self._sync)
-        except StorageError:
-            self._suspect = True
-            raise
-        self._ends_open = False
+        """Writes the lines of `entries`, at least one, with one write, synced.
 
-    def _check(self) -> None:
-        """After a failure: what lies beyond the last acknowledged byte was never acknowledged, and is cut.
-
-        Raises StorageError while the disk still fails.
+        Raises StorageError; then none of them counts, and the next call looks at the file first.
         """
-        size = self._files.size(self.path)
-        if size is None or size < self.size:
-            raise StorageError(f"{self.path.name} is shorter than what was written. Check the disk, then restart.")
-        if size > self.size:
-            self._files.truncate(self.path, self.size)
+        payload = b"".join(encode_entry(entry) for entry in entries)
+        if self._header is not None:
+            payload = encode_header(self._header) + payload
+        if self._ends_open:
+            payload = b"\n" + payload
+        if self._suspect:
+            self._check(stamp=entries[0].id or "unacknowledged")
+        self._suspect = True
+        if self.size == 0 and self._files.size(self.path) is None:
+            self._files.create(self.path, payload, sync=self._sync)
+        else:
+            self._files.append(self.path, payload, expected_size=self.size, sync=self._sync)
         self._suspect = False
+        self.size += len(payload)
+        self._crc = zlib.crc32(payload, self._crc)
+        self._header, self._ends_open = None, False
+
+    def _check(self, stamp: str) -> None:
+        """After a failure: the acknowledged bytes must be there, and what lies beyond them is cut.
+
+        A failed sync says nothing of what reached the disk, so the file is read again. Raises StorageError.
+        """
+        if self.size == 0 and self._files.size(self.path) is None:
+            return
+        payload = self._files.read(self.path)
+        if zlib.crc32(payload[: self.size]) != self._crc or len(payload) < self.size:
+            raise StorageFailed(
+                f"{self.path.name} no longer holds what was written to it. Check the disk, then restart sessiond."
+            )
+        if len(payload) > self.size:
+            _cut(self._files, self.path, self.size, payload[self.size :], stamp)
+        self._suspect = False
+
+
+def _cut(files: Files, path: Path, size: int, torn: bytes, stamp: str) -> None:
+    """The cut bytes are on disk under their own name before they go from the file."""
+    files.replace(path.with_name(f"{path.name}.torn-{stamp}"), torn)
+    files.truncate(path, size)
