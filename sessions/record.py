@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -65,17 +66,35 @@ class SessionRecord:
     extra: JsonObject = field(default_factory=dict[str, Any])
 
 
-_FIELDS = {f.name: f for f in dataclasses.fields(SessionRecord) if f.name not in {"settings", "extra"}}
-_TIMES = frozenset({"created_at", "active_at"})
+_FIRST = ("session", "active_at", "state", "key")
+"""Written first, always, and in this order: the index reads them without decoding the rest."""
+
+_FIELDS = {f.name: f for f in dataclasses.fields(SessionRecord) if f.name not in {"settings", "extra", *_FIRST}}
+_TEXTS = frozenset("session key agent channel owner title cost ended previous".split())
+_COUNTS = frozenset(
+    "generation entries messages last_seq size open_turns input_tokens output_tokens cache_read cache_write "
+    "context_tokens window compactions".split()
+)
+_WORDS: dict[str, frozenset[str]] = {
+    "state": frozenset({"active", "former", "archived"}),
+    "type": frozenset({"main", "direct", "group", "channel", "sub", "cron", "hook"}),
+}
+_OPTIONAL = frozenset({name for name, known in _FIELDS.items() if known.default is None})
+_SESSION = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
 def record_to_json(record: SessionRecord) -> JsonObject:
-    """The record's object; what is at its default is left out."""
-    out: JsonObject = {}
+    """The record's object; all but its first four fields are left out at their default."""
+    out: JsonObject = {
+        "session": record.session,
+        "active_at": format_time(record.active_at),
+        "state": record.state,
+        "key": record.key,
+    }
     for name, known in _FIELDS.items():
         value = getattr(record, name)
         if value != known.default:
-            out[name] = format_time(value) if name in _TIMES else value
+            out[name] = format_time(value) if name == "created_at" else value
     settings = _settings_to_json(record.settings)
     if settings:
         out["settings"] = settings
@@ -83,16 +102,41 @@ def record_to_json(record: SessionRecord) -> JsonObject:
 
 
 def record_from_json(raw: Mapping[str, Any]) -> SessionRecord:
-    """Fields of a newer version are kept in `extra`. Raises ValueError."""
+    """Fields of a newer version are kept in `extra`. Raises ValueError, which says what is wrong."""
     try:
-        given: JsonObject = {name: raw[name] for name in _FIELDS if name in raw}
-        for name in _TIMES & given.keys():
-            given[name] = parse_time(given[name])
-        extra = {name: value for name, value in raw.items() if name not in _FIELDS and name != "settings"}
+        given: JsonObject = {}
+        extra: JsonObject = {}
+        for name, value in raw.items():
+            if name in _FIELDS or name in _FIRST:
+                given[name] = _read(name, value)
+            elif name != "settings":
+                extra[name] = value
         settings = _settings_from_json(raw.get("settings") or {})
         return SessionRecord(**given, settings=settings, extra=extra)
-    except (TypeError, KeyError, AttributeError) as error:
+    except (TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"not a session record: {error}") from error
+
+
+def _read(name: str, value: Any) -> Any:
+    """The field's value; a person may have edited it. Raises ValueError."""
+    if value is None and name in _OPTIONAL:
+        return None
+    if name in ("created_at", "active_at"):
+        return parse_time(value)
+    right = True
+    if name in _TEXTS:
+        right = isinstance(value, str) and (name != "session" or _SESSION.fullmatch(value) is not None)
+    elif name in _COUNTS:
+        right = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    elif name in _WORDS:
+        right = value in _WORDS[name]
+    elif name == "pinned":
+        right = isinstance(value, bool)
+    elif name == "compaction":
+        right = isinstance(value, dict)
+    if not right:
+        raise ValueError(f"{name} of a session record cannot be {value!r:.60}")
+    return value
 
 
 def _settings_to_json(settings: SessionSettings) -> JsonObject:
