@@ -15,7 +15,7 @@ from sessions.entries import (
     TurnFailedEntry,
     UserEntry,
 )
-from sessions.usage import Usage
+
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sessions.entries import Attachment, Finish, ToolCall
     from sessions.policy import QueueMode
     from sessions.store import Session
+    from sessions.usage import Usage
 
 TurnState = Literal["waiting", "running", "done", "failed"]
 

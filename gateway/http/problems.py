@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-import orjson
-import structlog
 from aiohttp import web
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
+from gateway.http.json import clean_text, dump
 from gateway.ledger import LedgerClosed
 from gateway.models.base import ModelError
 from gateway.turns import MessageTooLong, RequestConflict, Stopping, UnknownModel
@@ -20,11 +21,12 @@ from sessions.queues import QueueFull
 from sessions.store import SessionGone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-log = structlog.get_logger()
+    from pydantic import ValidationError
 
 CONTENT_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:sessiond:problem:"
 
 
 class Place(BaseModel):
@@ -35,9 +37,9 @@ class Place(BaseModel):
 
 
 class ProblemBody(BaseModel):
-    """An error: `detail` says what to do about it."""
+    """An error: `type` is the same for all of its kind, `detail` says what to do about it."""
 
-    type: str = "about:blank"
+    type: str
     title: str
     status: int
     detail: str
@@ -46,9 +48,9 @@ class ProblemBody(BaseModel):
     session: str | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Problem(Exception):
-    """An answer that is an error."""
+    """An answer that is an error. Its type is made from the title, which is therefore the same for all of a kind."""
 
     status: int
     title: str
@@ -81,8 +83,6 @@ def problem_of(error: Exception) -> Problem | None:
     match error:
         case Problem():
             return error
-        case ValidationError():
-            return _of_validation(error)
         case MalformedKey():
             return Problem(400, "Malformed session key", str(error), [("key", f"{error.part}: {error.why}")])
         case QueueFull():
@@ -120,27 +120,40 @@ def problem_of(error: Exception) -> Problem | None:
             return None
 
 
-def _of_validation(error: ValidationError) -> Problem:
-    places = [(".".join(str(part) for part in item["loc"]) or "body", _words(item)) for item in error.errors()]
+def invalid(error: ValidationError, model: type[BaseModel]) -> Problem:
+    """What is wrong with a body or query, place by place, with the nearest known name for an unknown one."""
+    places = [(_place(item["loc"]), _words(item, model)) for item in error.errors(include_url=False)]
     return Problem(422, "Invalid request", "; ".join(f"{place}: {what}" for place, what in places[:5]), places)
 
 
-def _words(item: Any) -> str:
+def _place(loc: Sequence[str | int]) -> str:
+    return ".".join(str(part) if isinstance(part, int) else part[:100] for part in loc) or "body"
+
+
+def _words(item: Any, model: type[BaseModel]) -> str:
     if item["type"] == "extra_forbidden":
-        return "is not a known field; remove it or check its spelling"
-    return str(cast("str", item["msg"]))
+        known = list(_known_names(model, nested=len(item["loc"]) > 1))
+        near = difflib.get_close_matches(str(item["loc"][-1])[:100], known, n=1)
+        return f"is not a known field; did you mean {near[0]!r}?" if near else "is not a known field; remove it"
+    return clean_text(cast("str", item["msg"]))
+
+
+def _known_names(model: type[BaseModel], *, nested: bool) -> Iterator[str]:
+    schema = model.model_json_schema()
+    for part in schema.get("$defs", {}).values() if nested else [schema]:
+        yield from part.get("properties", {})
 
 
 def respond(problem: Problem) -> web.Response:
     """The problem as an HTTP response."""
     content = {
-        "type": "about:blank",
+        "type": TYPE_PREFIX + re.sub(r"[^a-z0-9]+", "-", problem.title.lower()).strip("-"),
         "title": problem.title,
         "status": problem.status,
-        "detail": problem.detail,
-        "errors": [{"place": place, "detail": detail} for place, detail in problem.errors],
+        "detail": clean_text(problem.detail),
+        "errors": [{"place": clean_text(place), "detail": clean_text(detail)} for place, detail in problem.errors],
         **problem.extra,
     }
     return web.Response(
-        status=problem.status, body=orjson.dumps(content), content_type=CONTENT_TYPE, headers=dict(problem.headers)
+        status=problem.status, body=dump(content), content_type=CONTENT_TYPE, headers=dict(problem.headers)
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import unquote
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict
+from aiohttp.web_protocol import RequestPayloadError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gateway.http.json import BadJson, clean_text, dump, parse_json
-from gateway.http.problems import Problem
+from gateway.http.json import BadJson, clean_text, dump, parse_json, shown
+from gateway.http.problems import Problem, invalid
 from sessions.keys import SessionKey, parse_key
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EVERY_ROLE: tuple[Role, ...] = ("admin", "frontend", "user")
 CALLER: web.RequestKey[Any] = web.RequestKey("caller", object)
 MAX_QUERY = 8192
+ENCODINGS = ("identity", "gzip", "deflate")
 
 Model = TypeVar("Model", bound=BaseModel)
 Reply = web.StreamResponse
@@ -44,10 +45,11 @@ class Call:
     @property
     def key(self) -> SessionKey:
         """The session key of the path. Raises MalformedKey."""
-        return parse_key(clean_text(self.path("key")))
+        return parse_key(self.path("key"))
 
     def path(self, name: str) -> str:
-        return unquote(self.request.match_info[name], errors="replace")
+        """A part of the path, percent-decoded once; what is not UTF-8 stays as it was sent."""
+        return self.request.match_info[name]
 
 
 Endpoint = Callable[[Call], Awaitable[Reply]]
@@ -92,34 +94,53 @@ def _handler(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
 
 
 def parse_query(model: type[Model], request: web.Request) -> Model:
-    """The query string as a value. Raises ValidationError and Problem."""
+    """The query string as a value. Raises Problem."""
     if len(request.query_string) > MAX_QUERY:
         raise Problem(414, "Query too long", f"The query string may have {MAX_QUERY} characters.")
     fields: dict[str, Any] = {}
     for name in request.query:
         values = [clean_text(value) for value in request.query.getall(name)]
         fields[clean_text(name)] = values[0] if len(values) == 1 else values
-    return model.model_validate(fields)
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise invalid(error, model) from error
+
+
+async def read_payload(request: web.Request) -> bytes:
+    """The body, decompressed, within `max_body_bytes`. Raises Problem and HTTPRequestEntityTooLarge."""
+    encoding = request.headers.get("Content-Encoding")
+    if encoding is not None and encoding.strip().lower() not in ENCODINGS:
+        detail = f"Content-Encoding {shown(encoding)} is not supported. Send {', '.join(ENCODINGS)}, and only one."
+        raise Problem(415, "Content encoding not supported", detail, headers={"Accept-Encoding": ", ".join(ENCODINGS)})
+    try:
+        return await request.read()
+    except RequestPayloadError as error:
+        detail = "The body ended early, or is not what its Content-Encoding or Transfer-Encoding says."
+        raise Problem(400, "Unreadable body", detail, [("body", detail)]) from error
 
 
 async def read_body(route: Route, request: web.Request) -> BaseModel | None:
-    """The JSON body as a value. Raises ValidationError and Problem."""
+    """The JSON body as a value. Raises Problem."""
     assert route.body is not None  # noqa: S101
-    payload = await request.read()
+    payload = await read_payload(request)
     if not payload and route.body_optional:
         return route.body()
     return parse_body(route.body, payload)
 
 
 def parse_body(model: type[Model], payload: bytes) -> Model:
-    """Raises ValidationError and Problem."""
+    """The value a JSON text means: nothing is guessed, a number in quotes is no number. Raises Problem."""
     try:
         fields = parse_json(payload)
     except BadJson as error:
         raise Problem(400, "Malformed JSON", str(error), [("body", str(error))]) from error
     if not isinstance(fields, dict):
         raise Problem(422, "Invalid request", "The body must be a JSON object.", [("body", "must be a JSON object")])
-    return model.model_validate(fields)
+    try:
+        return model.model_validate_json(dump(fields), strict=True)
+    except ValidationError as error:
+        raise invalid(error, model) from error
 
 
 def json_answer(content: BaseModel | Mapping[str, Any], status: int = 200, **headers: str) -> web.Response:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from aiohttp import web
 from pydantic import BaseModel, Field
 
 from gateway.http.auth import may_see, owner_of
@@ -30,6 +29,8 @@ from sessions.policy import QueueMode, ResetOverride
 from sessions.usage import Usage
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from gateway.daemon import Parts
     from sessions.record import SessionRecord
     from sessions.store import Session

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Any
 
-from aiohttp import web
 from pydantic import BaseModel, Field
 
 from gateway.events import START
@@ -21,6 +20,8 @@ from sessions.keys import ChatContext, ChatType, SessionKey, derive_key
 from sessions.policy import QueueMode
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from gateway.daemon import Parts
     from gateway.turn import Turn
 

@@ -1,0 +1,107 @@
+"""Prompts as OpenAI Chat Completions requests: the same prompt gives the same bytes."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sessions.context import AssistantMessage, ToolMessage, UserMessage
+from sessions.files import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from compaction.layout import Prompt
+    from sessions.context import Message
+    from sessions.entries import Attachment
+
+
+
+def render(prompt: Prompt, *, model: str, load_blob: Callable[[str], bytes]) -> dict[str, Any]:
+    """`model`, `messages` and `tools` of a request.
+
+    The trailing block is a message of its own after the newest one, so that the bytes of the history do not change
+    when it is gone in the next call.
+    """
+    messages: list[dict[str, Any]] = []
+    if prompt.system:
+        messages.append({"role": "system", "content": prompt.system})
+    if prompt.summary is not None:
+        messages.append({"role": "user", "content": prompt.summary})
+    messages.extend(_message(message, load_blob) for message in prompt.messages)
+    if prompt.trailing is not None:
+        messages.append({"role": "user", "content": prompt.trailing})
+    request: dict[str, Any] = {"model": model, "messages": messages}
+    if prompt.tools:
+        request["tools"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": dict(tool.parameters),
+                },
+            }
+            for tool in prompt.tools
+        ]
+    return request
+
+
+def _message(message: Message, load_blob: Callable[[str], bytes]) -> dict[str, Any]:
+    match message:
+        case UserMessage(attachments=()):
+            return {"role": "user", "content": message.text}
+        case UserMessage():
+            return {"role": "user", "content": _parts(message, load_blob)}
+        case AssistantMessage(calls=()):
+            return {"role": "assistant", "content": message.text}
+        case AssistantMessage():
+            calls = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _valid(call.arguments)}}
+                for call in message.calls
+            ]
+            return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
+        case ToolMessage():
+            return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+
+
+def _valid(arguments: str) -> str:
+    """The arguments as written; broken ones wrapped, since many servers parse them and refuse the whole prompt."""
+    try:
+        orjson.loads(arguments or "{}")
+    except orjson.JSONDecodeError:
+        return orjson.dumps({"unreadable": arguments}).decode()
+    return arguments or "{}"
+
+
+def _parts(message: UserMessage, load_blob: Callable[[str], bytes]) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = [{"type": "text", "text": message.text}] if message.text else []
+    for attachment in message.attachments:
+        url = data_url(attachment, load_blob) if attachment.media_type.startswith("image/") else None
+        if url is None:
+            parts.append({"type": "text", "text": in_words(attachment)})
+        else:
+            parts.append({"type": "image_url", "image_url": {"url": url}})
+    return parts
+
+
+def data_url(attachment: Attachment, load_blob: Callable[[str], bytes]) -> str | None:
+    """The file as a data URL; None when its bytes are gone."""
+    try:
+        content = load_blob(attachment.sha256)
+    except StorageError:
+        return None
+    return f"data:{attachment.media_type};base64,{base64.b64encode(content).decode()}"
+
+
+def in_words(attachment: Attachment) -> str:
+    """What a model that cannot take a file is told instead."""
+    name = attachment.name or "a file"
+    return f"[attached: {name}, {attachment.media_type}, {attachment.size_bytes} bytes; its content is not shown]"
+
+
+def dumps(arguments: dict[str, Any]) -> str:
+    """Arguments a server gave as an object, as the JSON text the API means."""
+    return orjson.dumps(arguments).decode()
