@@ -72,11 +72,19 @@ def build_parts(
     clock = clock or SystemClock()
     files = files or OsFiles()
     tokens = LazyCounter(data_dir / "cache")
-    models = ModelPool.build(config.models, config.roles, config.agents, environ=environ, clock=clock)
+    blobs = Blobs(files, data_dir)
+    models = ModelPool(
+        policies=config.models,
+        roles=config.roles,
+        agents=config.agents,
+        environ=environ,
+        monotonic=clock.monotonic,
+        count=tokens.count,
+        load_blob=blobs.load,
+    )
     ledger = UsageLedger(
         data_dir / "state.db", clock, lambda name, model, usage: price(models.policy(name), model, usage)
     )
-    blobs = Blobs(files, data_dir)
     store = SessionStore(data_dir, config.sessions, files, clock)
     tools = ToolRegistry([CurrentTime()], timeout_s=config.turn.tool_timeout_s)
     prompts = PromptBuilder(agents=config.agents, tools=tools, clock=clock, tokens=tokens)
@@ -159,6 +167,7 @@ class Daemon:
                 loops.create_task(parts.store.run(), name="index"),
                 loops.create_task(parts.ledger.run(), name="ledger"),
                 loops.create_task(parts.tokens.load(), name="tokens"),
+                loops.create_task(parts.models.warm(), name="model"),
             ]
             turns = loops.create_task(parts.turns.run(turns_stop, grace_s=parts.config.shutdown.grace_s), name="turns")
             await asyncio.sleep(0)

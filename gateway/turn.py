@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +16,6 @@ from sessions.entries import (
     TurnFailedEntry,
     UserEntry,
 )
-
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,36 +156,40 @@ def context_json(tokens: int | None, window: int | None) -> dict[str, Any]:
     return {"tokens": tokens, "window": window, "share": share}
 
 
-def result_from_entries(session: Session, turn: str, *, window: int | None = None) -> TurnResult | None:
+def result_from_entries(session: Session, turn: str) -> TurnResult | None:
     """How a turn ended, read from the transcript; None while it has not, or when the session knows no such turn."""
     own = [e for e in session.entries if e.turn == turn]
     lead = next((e.turn for e in session.entries if turn in _also(e)), None)
     if lead is not None and lead != turn:
         own = own + [e for e in session.entries if e.turn == lead and not isinstance(e, UserEntry)]
-    return result_of(session, turn, own, window=window)
+    return _result_of(session, turn, own)
 
 
 def _also(entry: Entry) -> tuple[str, ...]:
     return entry.also if isinstance(entry, AssistantEntry | TurnFailedEntry) else ()
 
 
-def result_of(session: Session, turn: str, own: Sequence[Entry], *, window: int | None = None) -> TurnResult | None:
-    """How a turn with the entries `own` ended; None while it has not."""
-    base = {"turn": turn, "session": session.id, "key": session.record.key, "entries": tuple(own)}
+def _result_of(session: Session, turn: str, own: Sequence[Entry]) -> TurnResult | None:
     replies = [e for e in own if isinstance(e, AssistantEntry)]
     spent = [e.usage for e in replies if e.usage is not None]
-    usage = sum(spent[1:], spent[0]) if spent else None
-    context = _context_tokens(spent[-1]) if spent else session.record.context_tokens
+    known = TurnResult(
+        turn=turn,
+        session=session.id,
+        key=session.record.key,
+        text="",
+        entries=tuple(own),
+        usage=sum(spent[1:], spent[0]) if spent else None,
+        context_tokens=_context_tokens(spent[-1]) if spent else session.record.context_tokens,
+        window=session.record.window,
+    )
     for entry in reversed(own):
         match entry:
             case CommandEntry(reply=str(reply)):
-                return TurnResult(**base, text=reply, finish="stop", context_tokens=context, window=window)
+                return dataclasses.replace(known, text=reply, finish="stop")
             case TurnFailedEntry():
-                return TurnResult(**base, text="", error_code=entry.code, error=entry.error, usage=usage)
+                return dataclasses.replace(known, error_code=entry.code, error=entry.error)
             case AssistantEntry() if entry.finish != "tool_calls":
-                return TurnResult(
-                    **base, text=entry.text, finish=entry.finish, usage=usage, context_tokens=context, window=window
-                )
+                return dataclasses.replace(known, text=entry.text, finish=entry.finish)
             case _:
                 pass
     return None

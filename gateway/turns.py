@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from gateway.commands import parse_command
-from gateway.models.base import ModelError
+from gateway.models.base import ModelError, UnknownModel
 from gateway.replies import others
 from gateway.turn import Incoming, Turn, TurnResult, result_from_entries
 from sessions.entries import (
@@ -58,10 +58,6 @@ class MessageTooLong(Exception):
         )
         self.tokens = tokens
         self.window = window
-
-
-class UnknownModel(Exception):
-    """No configured model has that name."""
 
 
 class Stopping(Exception):

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.turns import Turns
     from sessions.index import Index
+
+
+METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 
 
 class Metrics:
@@ -24,6 +29,16 @@ class Metrics:
         )
         self._turns = Gauge("sessiond_turns_running", "Turns that are being answered", registry=self.registry)
         self._sessions = Gauge("sessiond_sessions", "Sessions in the index", ["state"], registry=self.registry)
+
+        self._streams = Gauge("sessiond_streams_open", "Event streams being read", registry=self.registry)
+
+    def note(self, method: str, route: str, status: int, took_s: float) -> None:
+        """Counts one request. `route` is a template; a method of the client's own invention is counted as `other`."""
+        self.requests.labels(method if method in METHODS else "other", route, status).inc()
+        self.latency.labels(route).observe(took_s)
+
+    def watch_streams(self, count: Callable[[], int]) -> None:
+        self._streams.set_function(count)
 
     def watch(self, turns: Turns, index: Index) -> None:
         """Reads these when Prometheus asks."""

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from gateway.http.json import clean_text, dump
 from gateway.ledger import LedgerClosed
-from gateway.models.base import ModelError
-from gateway.turns import MessageTooLong, RequestConflict, Stopping, UnknownModel
+from gateway.models.base import ModelError, UnknownModel
+from gateway.turns import MessageTooLong, RequestConflict, Stopping
 from sessions.files import StorageError, StorageFull
 from sessions.index import BadCursor
 from sessions.keys import MalformedKey

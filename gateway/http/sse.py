@@ -2,50 +2,108 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
+import structlog
+from aiohttp import web
 from aiohttp_sse import EventSourceResponse
 
 from gateway.http.json import dump
+from gateway.http.limits import StreamLimit
+from gateway.http.problems import Problem
+from gateway.http.routes import CALLER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from typing import Protocol
 
-    from aiohttp import web
+    class ServerEvent(Protocol):
+        """One event; `id` is where to go on after it."""
 
-    from gateway.events import TurnEvent
+        @property
+        def id(self) -> str: ...
+        @property
+        def name(self) -> str: ...
+        @property
+        def fields(self) -> dict[str, Any]: ...
 
+
+log = structlog.get_logger()
+
+STREAMS: web.AppKey[StreamLimit] = web.AppKey("streams", StreamLimit)
+STREAM_OF: web.RequestKey[str] = web.RequestKey("stream_of", str)
 STALLED_S = 60
 
 
-async def open_stream(request: web.Request, *, ping_s: float, **headers: str) -> EventSourceResponse:
-    """A prepared event stream, also in answer to a POST. Header names are given with underscores."""
+async def open_stream(
+    request: web.Request, *, ping_s: float, stalled_s: float = STALLED_S, **headers: str
+) -> EventSourceResponse:
+    """A prepared event stream, also in answer to a POST. Header names are given with underscores.
+
+    It counts against the caller's streams until the request ends. Raises Problem when there are too many.
+    """
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    _count(request, named)
     response = EventSourceResponse(
-        headers={name.replace("_", "-"): value for name, value in headers.items()},
-        sep="\n",
-        allow_all_methods=True,
-        send_timeout=STALLED_S,
-        ping_interval=ping_s,
+        headers=named, sep="\n", allow_all_methods=True, send_timeout=stalled_s, ping_interval=ping_s
     )
     await response.prepare(request)
     return response
 
 
+def _count(request: web.Request, headers: dict[str, str]) -> None:
+    streams, name = request.app[STREAMS], request[CALLER].name
+    if not streams.enter(name):
+        detail = (
+            f"This token reads {streams.per_caller} event streams already. Close one and come back: a message that was "
+            "sent with this request is being answered, its events can be read later."
+        )
+        raise Problem(429, "Too many streams", detail, headers={"Retry-After": "5", **headers})
+    request[STREAM_OF] = name
+
+
 async def follow(
-    request: web.Request, events: AsyncIterator[TurnEvent], *, ping_s: float, **headers: str
+    request: web.Request,
+    events: AsyncIterator[ServerEvent],
+    *,
+    ping_s: float,
+    stalled_s: float = STALLED_S,
+    **headers: str,
 ) -> web.StreamResponse:
     """Sends events until they end or the reader leaves; leaving stops nothing but the sending.
 
-    A reader that takes nothing for STALLED_S is dropped; it can go on from its last event id.
+    A reader that takes nothing for `stalled_s` is dropped; it can go on from its last event id.
     """
-    response = await open_stream(request, ping_s=ping_s, **headers)
+    response = await open_stream(request, ping_s=ping_s, stalled_s=stalled_s, **headers)
     async with response:
+        sending = asyncio.create_task(_send_all(response, events), name="event stream")
+        gone = asyncio.create_task(response.wait(), name="event stream reader")
         try:
-            async for event in events:
-                await response.send(dump(event.fields).decode(), id=event.id, event=event.name)
-        except (ConnectionResetError, TimeoutError):
-            return response
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # a reader that left during a silence is noticed by the pings, and must not be kept until the next event
+            reason = None if sending.done() else "left"
+            sending.cancel()
+            gone.cancel()
+            (outcome, _) = await asyncio.gather(sending, gone, return_exceptions=True)
+        match outcome:
+            case TimeoutError():
+                reason = "stalled"
+            case ConnectionResetError() | asyncio.CancelledError():
+                reason = "left"
+            case BaseException():
+                raise outcome
+            case _:
+                pass
+        if reason is not None:
+            log.info("stream.dropped", reason=reason, caller=request[CALLER].name)
     return response
+
+
+async def _send_all(response: EventSourceResponse, events: AsyncIterator[ServerEvent]) -> None:
+    async for event in events:
+        await response.send(dump(event.fields).decode(), id=event.id, event=event.name)
 
 
 def wants_events(request: web.Request) -> bool:

@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 
-def render(
-    prompt: Prompt, *, model: str, load_blob: Callable[[str], bytes], cache_ttl: str = "5m"
-) -> dict[str, Any]:
+def render(prompt: Prompt, *, model: str, load_blob: Callable[[str], bytes], cache_ttl: str = "5m") -> dict[str, Any]:
     """`model`, `system`, `tools` and `messages` of a request; roles alternate.
 
-    Breakpoints: behind the system text (and so the tools), the summary, and the newest message; the trailing block comes
-    after the last one.
+    Breakpoints: behind the system text (and so the tools), the summary, and the newest message; the trailing block
+    comes after the last one.
     """
     mark = {"type": "ephemeral"} if cache_ttl == "5m" else {"type": "ephemeral", "ttl": cache_ttl}
     turns: list[dict[str, Any]] = []

@@ -111,6 +111,10 @@ class ContextOverflow(ModelRejected):
         self.window = window
 
 
+class UnknownModel(LookupError):
+    """No configured model has that name."""
+
+
 async def complete(model: ChatModel, request: ModelRequest) -> Finished:
     """The whole reply of one call. Raises ModelError."""
     async for event in model.stream(request):

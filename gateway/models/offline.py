@@ -43,9 +43,7 @@ class OfflineModel:
             yield TextDelta(text[start : start + PIECE])
         read = sum(self._count(message.text) for message in messages) + self._count(request.prompt.system)
         usage = Usage(input_total=read, output=self._count(text), reported=False)
-        yield Finished(
-            text=text, calls=calls, finish="tool_calls" if calls else "stop", usage=usage, model=self.model
-        )
+        yield Finished(text=text, calls=calls, finish="tool_calls" if calls else "stop", usage=usage, model=self.model)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -96,5 +94,3 @@ def _quotes(question: str, earlier: Sequence[Message], summary: str | None) -> l
 def _shortened(text: str, limit: int = 200) -> str:
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-

@@ -11,8 +11,8 @@ import openai
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from gateway.models import openai_wire
-from gateway.models.base import Finished, ModelBroken, ModelError, ModelUnavailable, TextDelta
-from gateway.models.wire import error_of, number, parse_object, read_events, text_of
+from gateway.models.base import Finished, ModelBroken, ModelUnavailable, TextDelta
+from gateway.models.wire import error_of, model_errors, number, parse_object, read_events, text_of
 from sessions.entries import Finish, ToolCall
 from sessions.usage import Usage
 
@@ -83,31 +83,13 @@ class OpenAIModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         reply = _Reply(model=self.model)
-        try:
-            async with asyncio.timeout(self._policy.timeouts.total_s):
-                async with self._post(request) as response:
-                    async with aclosing(self._read(response, reply)) as pieces:
-                        async for piece in pieces:
-                            yield TextDelta(piece)
-        except ModelError as error:
-            error.partial = "".join(reply.text)
-            raise
-        except TimeoutError as error:
-            raise ModelUnavailable(
-                f"{self.name} took longer than {self._policy.timeouts.total_s:g} s.", partial="".join(reply.text)
-            ) from error
-        except openai.APIConnectionError as error:
-            raise ModelUnavailable(
-                f"{self.name} cannot be reached: {error}", partial="".join(reply.text)
-            ) from error
-        except OSError as error:
-            raise ModelBroken(f"The connection to {self.name} broke: {error}", partial="".join(reply.text)) from error
-        except Exception as error:
-            if not type(error).__module__.startswith(("httpx", "aiohttp")):
-                raise
-            raise ModelBroken(
-                f"The stream of {self.name} broke ({type(error).__name__}).", partial="".join(reply.text)
-            ) from error
+        async with (
+            model_errors(self.name, reply.text, self._policy.timeouts.total_s, openai.APIConnectionError),
+            self._post(request) as response,
+            aclosing(self._read(response, reply)) as pieces,
+        ):
+            async for piece in pieces:
+                yield TextDelta(piece)
         yield self._finished(reply, request)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:

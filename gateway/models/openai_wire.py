@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sessions.entries import Attachment
 
 
-
 def render(prompt: Prompt, *, model: str, load_blob: Callable[[str], bytes]) -> dict[str, Any]:
     """`model`, `messages` and `tools` of a request.
 
@@ -59,7 +58,11 @@ def _message(message: Message, load_blob: Callable[[str], bytes]) -> dict[str, A
             return {"role": "assistant", "content": message.text}
         case AssistantMessage():
             calls = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _valid(call.arguments)}}
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": _valid(call.arguments)},
+                }
                 for call in message.calls
             ]
             return {"role": "assistant", "content": message.text or None, "tool_calls": calls}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
@@ -43,6 +44,35 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, float(headers.get("retry-after", "")))
     except ValueError:
         return None
+
+
+@asynccontextmanager
+async def model_errors(
+    name: str, shown: list[str], total_s: float, unreachable: type[Exception]
+) -> AsyncIterator[None]:
+    """Turns whatever a call may raise into a ModelError that carries what was already shown."""
+    try:
+        async with asyncio.timeout(total_s):
+            yield
+    except ModelError as error:
+        error.partial = "".join(shown)
+        raise
+    except TimeoutError as error:
+        raise ModelUnavailable(f"{name} took longer than {total_s:g} s.", partial="".join(shown)) from error
+    except unreachable as error:
+        raise ModelUnavailable(f"{name} cannot be reached: {_cause(error)}", partial="".join(shown)) from error
+    except Exception as error:
+        if not isinstance(error, OSError) and not type(error).__module__.startswith(("httpx", "httpcore", "aiohttp")):
+            raise
+        raise ModelBroken(f"The stream of {name} broke ({_cause(error)}).", partial="".join(shown)) from error
+
+
+def _cause(error: Exception) -> str:
+    """The innermost reason: SDKs wrap "connection refused" several times."""
+    inner: BaseException = error
+    while inner.__cause__ is not None:
+        inner = inner.__cause__
+    return str(inner) or type(inner).__name__
 
 
 async def read_events(

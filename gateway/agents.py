@@ -1,0 +1,16 @@
+"""Settings of agents: who speaks, with which model and tools."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from sessions.policy import Policy
+
+
+class AgentPolicy(Policy):
+    """One agent. An agent that is not configured speaks with the defaults."""
+
+    system: str | None = Field(default=None, description="Its system text; null: a short default.")
+    model: str | None = Field(default=None, description="Its model, by name; null: that of roles.chat.")
+    tools: tuple[str, ...] | None = Field(default=None, description="Its built-in tools, by name; null: all.")
+    project: str | None = Field(default=None, description="The project whose memories it shares; null: none.")

@@ -1,0 +1,166 @@
+"""The configuration: every package's policy in one place, read from YAML and the environment."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+
+from gateway.agents import AgentPolicy
+from gateway.commands import CommandsPolicy
+from gateway.http.policy import AuthPolicy, ServerPolicy
+from gateway.models.policy import ModelPolicy, RolesPolicy
+from sessions.policy import Policy, QueuePolicy, SessionsPolicy, TurnPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+PREFIX = "SESSIOND_"
+SEPARATOR = "__"
+NOT_SETTINGS = frozenset({"SESSIOND_URL", "SESSIOND_TOKEN", "SESSIOND_CONFIG"})
+
+
+class ShutdownPolicy(Policy):
+    """What happens to running turns when the daemon is told to stop."""
+
+    grace_s: Annotated[float, Field(ge=0)] = Field(
+        default=30, description="Seconds running turns get before they are cut; they are resumed at the next start."
+    )
+
+
+class LoggingPolicy(Policy):
+    """The daemon's log, on standard error. No message text, memory text or secret is in it."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Lowest level shown.")
+    format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="auto: console on a terminal, else one JSON object a line."
+    )
+
+
+class Config(Policy):
+    """All settings. Everything can be left out."""
+
+    data_dir: Path = Field(default=Path("data"), description="Where everything is kept; made when missing.")
+    server: ServerPolicy = Field(default_factory=ServerPolicy, description="Where the daemon listens.")
+    auth: AuthPolicy = Field(default_factory=AuthPolicy, description="Who may speak to it.")
+    models: dict[str, ModelPolicy] = Field(
+        default_factory=dict,
+        description="Models by a name of your choice; empty: what the environment offers, else the offline model.",
+    )
+    roles: RolesPolicy = Field(default_factory=RolesPolicy, description="Which model does what.")
+    agents: dict[str, AgentPolicy] = Field(default_factory=dict, description="Agents by the id used in session keys.")
+    sessions: SessionsPolicy = Field(
+        default_factory=SessionsPolicy, description="Where messages go and how they are kept."
+    )
+    queue: QueuePolicy = Field(default_factory=QueuePolicy, description="Messages that arrive while a turn runs.")
+    turn: TurnPolicy = Field(default_factory=TurnPolicy, description="Limits of one turn.")
+    commands: CommandsPolicy = Field(default_factory=CommandsPolicy, description="Commands people type.")
+    shutdown: ShutdownPolicy = Field(default_factory=ShutdownPolicy, description="Stopping.")
+    logging: LoggingPolicy = Field(default_factory=LoggingPolicy, description="The daemon's log.")
+
+
+class BadConfig(ValueError):
+    """The configuration cannot be used. Each problem names the setting and what to do; values are never shown."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> Config:
+    """Defaults, then the YAML file, then `SESSIOND_...` variables. Raises BadConfig.
+
+    Variables name nested settings with two underscores: `SESSIOND_SERVER__PORT=9000`; values are YAML.
+    """
+    settings = _read_file(path) if path is not None else {}
+    for name, value in environ.items():
+        if name.startswith(PREFIX) and name not in NOT_SETTINGS:
+            _put(settings, name[len(PREFIX) :].lower().split(SEPARATOR), _yaml(value, name), name)
+    try:
+        config = Config.model_validate(settings)
+    except ValidationError as error:
+        raise BadConfig([_problem(item) for item in error.errors()]) from None
+    problems = list(_dangling(config))
+    if problems:
+        raise BadConfig(problems)
+    return config
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise BadConfig([f"{path}: cannot be read: {error.strerror}."]) from error
+    settings = _yaml(text, str(path))
+    if settings is None:
+        return {}
+    if not isinstance(settings, dict):
+        raise BadConfig([f"{path}: must hold settings by name, as in `server: {{port: 8420}}`."])
+    return cast("dict[str, Any]", settings)
+
+
+def _yaml(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark is not None else ""
+        raise BadConfig([f"{where}{line}: not YAML: {getattr(error, 'problem', error)}."]) from error
+
+
+def _put(settings: dict[str, Any], names: list[str], value: Any, variable: str) -> None:
+    *outer, last = names
+    for name in outer:
+        inner = settings.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise BadConfig([f"{variable}: {name} is not a group of settings."])
+        settings = cast("dict[str, Any]", inner)
+    settings[last] = value
+
+
+def _problem(item: Any) -> str:
+    place = [str(part) for part in item["loc"]]
+    if item["type"] == "extra_forbidden":
+        nearest = difflib.get_close_matches(place[-1], known_names(place[:-1]), n=1, cutoff=0.5)
+        hint = f" Did you mean {'.'.join([*place[:-1], nearest[0]])}?" if nearest else ""
+        return f"{'.'.join(place)}: there is no such setting.{hint}"
+    return f"{'.'.join(place)}: {item['msg']}."
+
+
+def known_names(place: list[str]) -> list[str]:
+    """The settings of the group at `place`."""
+    kind: Any = Config
+    for name in place:
+        field = kind.model_fields.get(name) if _is_model(kind) else None
+        kind = field.annotation if field is not None else _value_type(kind)
+        kind = next((part for part in (kind, *get_args(kind)) if _is_model(part)), kind)
+        if kind is None:
+            return []
+    return list(kind.model_fields) if _is_model(kind) else []
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _value_type(kind: Any) -> Any:
+    arguments = get_args(kind)
+    return arguments[-1] if arguments else kind if _is_model(kind) else None
+
+
+def _dangling(config: Config) -> Iterator[str]:
+    """Names of models that nothing defines."""
+    known = {*config.models, "offline"}
+    for role, name in config.roles.model_dump().items():
+        if name is not None and name not in known and config.models:
+            yield f"roles.{role}: there is no model {name!r} under models."
+    for agent, policy in config.agents.items():
+        if policy.model is not None and policy.model not in known and config.models:
+            yield f"agents.{agent}.model: there is no model {policy.model!r} under models."
+    for model, policy in config.models.items():
+        for name in policy.fallbacks:
+            if name not in known:
+                yield f"models.{model}.fallbacks: there is no model {name!r} under models."

@@ -1,0 +1,170 @@
+"""What every request passes on its way to an endpoint, and every answer on its way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import web
+
+from gateway.http.auth import OWNER, Tokens
+from gateway.http.limits import RateLimit, StreamLimit
+from gateway.http.origins import check_open_access, cors_headers
+from gateway.http.problems import Problem, problem_of, respond
+from gateway.http.routes import CALLER, Route, mount
+from gateway.http.sse import STREAM_OF, STREAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from aiohttp.typedefs import Handler, Middleware
+
+    from gateway.clock import Clock
+    from gateway.http.auth import Caller
+    from gateway.http.metrics import Metrics
+    from gateway.http.policy import AuthPolicy, ServerPolicy
+
+log = structlog.get_logger()
+
+BEARER = "bearer "
+REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What is asked of every request."""
+
+    server: ServerPolicy
+    tokens: Tokens
+    rate: RateLimit | None
+    clock: Clock
+    public: frozenset[str]
+
+    def admit(self, request: web.Request) -> None:
+        """Finds out who is asking, and puts it on the request. Raises Problem."""
+        if self.tokens.open:
+            headers = request.headers
+            check_open_access(request.method, headers.get("Host"), headers.get("Origin"), self.server.cors_origins)
+        if request.path in self.public or request.match_info.http_exception is not None:
+            return
+        caller = self._caller(request)
+        if self.rate is not None:
+            wait_s = self.rate.wait_s(caller.name, self.clock.monotonic())
+            if wait_s:
+                limit = self.server.rate_limit_per_minute
+                detail = f"This token makes more than {limit} requests a minute. Wait {wait_s} s."
+                raise Problem(429, "Too many requests", detail, headers={"Retry-After": str(wait_s)})
+        request[CALLER] = caller
+
+    def _caller(self, request: web.Request) -> Caller:
+        if self.tokens.open:
+            return OWNER
+        header = request.headers.get("Authorization", "")
+        secret = header[len(BEARER) :].strip() if header[: len(BEARER)].lower() == BEARER else ""
+        caller = self.tokens.caller(secret or request.headers.get("x-api-key", ""))
+        if caller is None:
+            detail = "Send a known token: Authorization: Bearer <token>. Tokens are configured under auth.tokens."
+            raise Problem(401, "Not authenticated", detail, headers={"WWW-Authenticate": "Bearer"})
+        return caller
+
+
+def build_pipeline(
+    routes: list[Route],
+    *,
+    server: ServerPolicy,
+    auth: AuthPolicy,
+    environ: Mapping[str, str],
+    clock: Clock,
+    metrics: Metrics,
+) -> web.Application:
+    """An application that serves the routes. Raises MissingSecret for a token whose variable is not set."""
+    gate = Gate(
+        server=server,
+        tokens=Tokens(auth, environ),
+        rate=None if server.rate_limit_per_minute is None else RateLimit(server.rate_limit_per_minute),
+        clock=clock,
+        public=frozenset(route.path for route in routes if route.public),
+    )
+    streams = StreamLimit(server.max_streams_per_token)
+    metrics.watch_streams(lambda: streams.total)
+    app = web.Application(middlewares=[_outermost(gate, streams, metrics)], client_max_size=server.max_body_bytes)
+    app[STREAMS] = streams
+    app.on_response_prepare.append(_sign(server.cors_origins))
+    mount(app, routes)
+    return app
+
+
+def _outermost(gate: Gate, streams: StreamLimit, metrics: Metrics) -> Middleware:
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        started = gate.clock.monotonic()
+        request[REQUEST_ID] = gate.clock.new_id()
+        try:
+            if is_preflight(request):
+                response: web.StreamResponse = web.Response(status=204)
+            else:
+                gate.admit(request)
+                response = await handler(request)
+        except (ConnectionResetError, web.HTTPRedirection):
+            raise
+        except Exception as error:
+            response = respond(_told(request, error))
+        finally:
+            if STREAM_OF in request:
+                streams.leave(request[STREAM_OF])
+        _note(request, response.status, gate.clock.monotonic() - started, metrics)
+        return response
+
+    return middleware
+
+
+def is_preflight(request: web.Request) -> bool:
+    return request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+
+
+def _told(request: web.Request, error: Exception) -> Problem:
+    problem = problem_of(error)
+    if problem is not None:
+        return problem
+    request_id = request[REQUEST_ID]
+    log.error("request.failed", request=request_id, method=request.method, route=route_of(request), exc_info=error)
+    detail = f"sessiond failed inside. Its log has the details under request {request_id}."
+    return Problem(500, "Internal error", detail)
+
+
+def _note(request: web.Request, status: int, took_s: float, metrics: Metrics) -> None:
+    route = route_of(request)
+    metrics.note(request.method, route, status, took_s)
+    caller = request.get(CALLER)
+    log.debug(
+        "request",
+        request=request[REQUEST_ID],
+        method=request.method,
+        route=route,
+        status=status,
+        caller=None if caller is None else caller.name,
+        took_ms=round(took_s * 1000, 1),
+    )
+
+
+def route_of(request: web.Request) -> str:
+    """The template of the address, which names no key and no person."""
+    resource = request.match_info.route.resource
+    return resource.canonical if resource is not None else "unknown"
+
+
+def _sign(origins: tuple[str, ...]) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Headers of every answer, streams and errors too, set just before it goes out."""
+
+    async def sign(request: web.Request, response: web.StreamResponse) -> None:
+        headers = response.headers
+        request_id = request.get(REQUEST_ID)
+        if request_id is not None:
+            headers["X-Request-Id"] = request_id
+        headers["X-Content-Type-Options"] = "nosniff"
+        if origins:
+            origin = request.headers.get("Origin")
+            headers.update(cors_headers(origin, origins, preflight=is_preflight(request)))
+
+    return sign

@@ -1,0 +1,199 @@
+"""All configured models: which one answers, and who steps in when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from gateway.models.base import Finished, ModelBroken, ModelError, ModelUnavailable, UnknownModel
+from gateway.models.offline import OfflineModel
+from gateway.models.policy import ModelPolicy, RolesPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from gateway.agents import AgentPolicy
+    from gateway.models.base import ChatModel, ModelEvent, ModelRequest
+    from gateway.models.policy import Provider
+
+log = structlog.get_logger()
+
+HOLD_S = 15.0
+MAX_HOLD_S = 300.0
+DEFAULT_MODELS: dict[Provider, str] = {"anthropic": "claude-sonnet-4-5", "openai": "gpt-5-mini"}
+
+
+class Failover:
+    """A model with its fallbacks. The next one answers when one is out or gives nothing usable before anything was
+    shown; a request the provider refuses is ours to mend, and no reason to ask another."""
+
+    def __init__(self, models: Sequence[ChatModel], monotonic: Callable[[], float]) -> None:
+        self._models = models
+        self._monotonic = monotonic
+        self._held_until: dict[str, float] = {}
+
+    @property
+    def name(self) -> str:
+        return self._models[0].name
+
+    @property
+    def model(self) -> str:
+        return self._models[0].model
+
+    @property
+    def window(self) -> int | None:
+        return self._models[0].window
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        error: ModelError | None = None
+        for model in self._in_order():
+            shown = False
+            try:
+                async for event in model.stream(request):
+                    shown = shown or not isinstance(event, Finished)
+                    yield event
+                return
+            except (ModelUnavailable, ModelBroken) as failed:
+                if shown or failed.partial:
+                    raise
+                self._hold(model, failed)
+                error = error or failed
+        raise error or ModelUnavailable(f"{self.name} has no model.")
+
+    def _in_order(self) -> list[ChatModel]:
+        """Models that are not on hold first; the others are still tried before giving up."""
+        now = self._monotonic()
+        held = [m for m in self._models if self._held_until.get(m.name, 0) > now]
+        return [m for m in self._models if m not in held] + held
+
+    def _hold(self, model: ChatModel, error: ModelError) -> None:
+        if len(self._models) == 1 or not isinstance(error, ModelUnavailable):
+            return
+        wait_s = min(error.retry_after_s or HOLD_S, MAX_HOLD_S)
+        self._held_until[model.name] = self._monotonic() + wait_s
+        log.warning("model.on_hold", model=model.name, seconds=wait_s, error=str(error))
+
+    async def close(self) -> None:
+        """The pool closes the models."""
+
+
+class ModelPool:
+    """Models by name, made when they are first asked for: an SDK takes a second to import."""
+
+    def __init__(
+        self,
+        *,
+        policies: Mapping[str, ModelPolicy],
+        roles: RolesPolicy,
+        agents: Mapping[str, AgentPolicy],
+        environ: Mapping[str, str],
+        monotonic: Callable[[], float],
+        count: Callable[[str], int],
+        load_blob: Callable[[str], bytes],
+    ) -> None:
+        """`policies` may be empty: then what the environment offers is used, else the offline model."""
+        found = dict(policies) or found_in(environ)
+        self._policies = {**found, "offline": ModelPolicy(provider="offline", model="offline")} | found
+        self._roles = roles
+        self._agents = agents
+        self._environ = environ
+        self._monotonic = monotonic
+        self._count = count
+        self._load_blob = load_blob
+        self._first = next(iter(found), "offline")
+        self._models: dict[str, ChatModel] = {}
+        self._chains: dict[str, Failover] = {}
+
+    def names(self) -> list[str]:
+        return list(self._policies)
+
+    def policy(self, name: str) -> ModelPolicy | None:
+        return self._policies.get(name)
+
+    def name_of(self, model: str) -> str:
+        """The configured name of a provider's model; the model itself when none has it."""
+        return next((name for name, policy in self._policies.items() if policy.model == model), model)
+
+    def choose(self, agent: str, wanted: str | None) -> ChatModel:
+        """What answers: the wanted model, else the agent's, else that of `roles.chat`. Raises UnknownModel."""
+        policy = self._agents.get(agent)
+        return self.by_name(wanted or (policy.model if policy else None) or self._roles.chat or self._first)
+
+    def by_name(self, name: str) -> ChatModel:
+        """Raises UnknownModel."""
+        chain = self._chains.get(name)
+        if chain is None:
+            policy = self._policies.get(name)
+            if policy is None:
+                raise UnknownModel(f"There is no model {name!r}. Known models: {', '.join(self._policies)}.")
+            names = [name, *(other for other in policy.fallbacks if other in self._policies)]
+            chain = self._chains[name] = Failover([self._model(one) for one in names], self._monotonic)
+        return chain
+
+    def for_role(self, role: str) -> ChatModel | None:
+        """The model of a role other than chat; None when the configuration names none."""
+        name = getattr(self._roles, role)
+        return None if name is None else self.by_name(name)
+
+    def _model(self, name: str) -> ChatModel:
+        known = self._models.get(name)
+        if known is None:
+            known = self._models[name] = self._make(name, self._policies[name])
+        return known
+
+    def _make(self, name: str, policy: ModelPolicy) -> ChatModel:
+        if policy.provider == "offline":
+            return OfflineModel(name, count=self._count)
+        from gateway.models.prices import window_of
+
+        if policy.provider == "openai":
+            from gateway.models.openai import OpenAIModel as Adapter
+        else:
+            from gateway.models.anthropic import AnthropicModel as Adapter
+        window = policy.window or (None if policy.base_url else window_of(policy.provider, policy.model))
+        return Adapter(
+            name,
+            policy,
+            api_key=key_of(policy, self._environ),
+            window=window,
+            count=self._count,
+            load_blob=self._load_blob,
+        )
+
+    async def warm(self) -> None:
+        """Imports and builds the chat model beside the start, so that the first message does not wait for it."""
+        name = self._roles.chat or self._first
+        if name in self._policies and self._policies[name].provider != "offline":
+            await asyncio.to_thread(_import_sdk, self._policies[name].provider)
+        if name in self._policies:
+            self.by_name(name)
+
+    async def close(self) -> None:
+        for model in self._models.values():
+            await model.close()
+
+
+def _import_sdk(provider: Provider) -> None:
+    if provider == "openai":
+        import gateway.models.openai
+    else:
+        import gateway.models.anthropic  # noqa: F401
+
+
+def key_of(policy: ModelPolicy, environ: Mapping[str, str]) -> str | None:
+    """The API key: the configured one, the named variable's, or that of the provider's usual variable."""
+    if policy.api_key is not None:
+        return policy.api_key.get_secret_value()
+    usual = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(policy.provider, "")
+    return environ.get(policy.api_key_env or usual) or None
+
+
+def found_in(environ: Mapping[str, str]) -> dict[str, ModelPolicy]:
+    """Without configuration: the model of a key in the environment."""
+    if environ.get("ANTHROPIC_API_KEY"):
+        return {"chat": ModelPolicy(provider="anthropic", model=DEFAULT_MODELS["anthropic"])}
+    if environ.get("OPENAI_API_KEY"):
+        return {"chat": ModelPolicy(provider="openai", model=DEFAULT_MODELS["openai"])}
+    return {}

@@ -1,0 +1,13 @@
+"""OpenAI Chat Completions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.daemon import Parts
+    from gateway.http.routes import Route
+
+
+def routes(parts: Parts) -> list[Route]:
+    return []
