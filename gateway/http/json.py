@@ -30,9 +30,7 @@ def parse_json(payload: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise BadJson(f"The body is not UTF-8 (byte {error.start}).") from error
     try:
-        value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_float
-        )
+        value = _DECODER.decode(text)
     except RecursionError as error:
         raise _too_deep() from error
     except json.JSONDecodeError as error:
@@ -92,6 +90,9 @@ def _float(digits: str) -> float:
     if math.isinf(value):
         raise BadJson(f"The number {shown(digits)} is too large.")
     return value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_float)
 
 
 def shown(text: str) -> str:

@@ -30,12 +30,19 @@ class Metrics:
         self._turns = Gauge("sessiond_turns_running", "Turns that are being answered", registry=self.registry)
         self._sessions = Gauge("sessiond_sessions", "Sessions in the index", ["state"], registry=self.registry)
 
+        self._noted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._streams = Gauge("sessiond_streams_open", "Event streams being read", registry=self.registry)
 
     def note(self, method: str, route: str, status: int, took_s: float) -> None:
         """Counts one request. `route` is a template; a method of the client's own invention is counted as `other`."""
-        self.requests.labels(method if method in METHODS else "other", route, status).inc()
-        self.latency.labels(route).observe(took_s)
+        method = method if method in METHODS else "other"
+        noted = self._noted.get((method, route, status))
+        if noted is None:
+            noted = self.requests.labels(method, route, status), self.latency.labels(route)
+            self._noted[method, route, status] = noted
+        count, latency = noted
+        count.inc()
+        latency.observe(took_s)
 
     def watch_streams(self, count: Callable[[], int]) -> None:
         self._streams.set_function(count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -96,10 +97,12 @@ def build_pipeline(
 
 
 def _outermost(gate: Gate, streams: StreamLimit, metrics: Metrics) -> Middleware:
+    process_id, numbers = gate.clock.new_id(), itertools.count(1)
+
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         started = gate.clock.monotonic()
-        request[REQUEST_ID] = gate.clock.new_id()
+        request[REQUEST_ID] = f"{process_id}-{next(numbers)}"
         try:
             if is_preflight(request):
                 response: web.StreamResponse = web.Response(status=204)
@@ -137,7 +140,8 @@ def _note(request: web.Request, status: int, took_s: float, metrics: Metrics) ->
     route = route_of(request)
     metrics.note(request.method, route, status, took_s)
     caller = request.get(CALLER)
-    log.debug(
+    note = log.info if status >= 400 else log.debug
+    note(
         "request",
         request=request[REQUEST_ID],
         method=request.method,
