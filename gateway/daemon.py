@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -21,6 +20,7 @@ from gateway.http.app import build_app
 from gateway.ledger import UsageLedger
 from gateway.models.pool import ModelPool
 from gateway.models.prices import price
+from gateway.parts import Parts
 from gateway.prompts import PromptBuilder
 from gateway.replies import CallNote, Replies
 from gateway.tools import CurrentTime, ToolRegistry
@@ -39,25 +39,6 @@ if TYPE_CHECKING:
     from sessions.recovery import StartReport
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What the resources and surfaces are built from."""
-
-    config: Config
-    data_dir: Path
-    clock: Clock
-    files: Files
-    environ: Mapping[str, str]
-    store: SessionStore
-    blobs: Blobs
-    models: ModelPool
-    tokens: LazyCounter
-    ledger: UsageLedger
-    prompts: PromptBuilder
-    tools: ToolRegistry
-    turns: Turns
 
 
 def build_parts(

@@ -1,1 +1,24 @@
 """Command line: one module per command group."""
+
+from __future__ import annotations
+
+import typer
+
+from gateway.cli import chat, data, server, sessions
+
+app = typer.Typer(
+    name="sessiond",
+    help="Sessions between chat frontends and a language model. Start with: sessiond serve",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for group in (server, chat, data):
+    group.register(app)
+app.add_typer(sessions.app, name="sessions")
+
+
+def main() -> None:
+    """Runs a command and exits: 0 done, 1 failed, 2 used wrongly, 3 daemon not reachable, 4 refused."""
+    app()

@@ -20,7 +20,7 @@ from gateway.http.routes import CALLER, Route, json_answer, mount
 from gateway.surfaces import openai_chat
 
 if TYPE_CHECKING:
-    from gateway.daemon import Parts
+    from gateway.parts import Parts
     from gateway.http.auth import Caller
     from gateway.http.routes import Call
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from gateway.http.routes import Call, Route, json_answer
 
 if TYPE_CHECKING:
-    from gateway.daemon import Parts
+    from gateway.parts import Parts
     from gateway.http.metrics import Metrics
 
 

@@ -31,7 +31,7 @@ from sessions.usage import Usage
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from gateway.daemon import Parts
+    from gateway.parts import Parts
     from sessions.record import SessionRecord
     from sessions.store import Session
 

@@ -22,7 +22,7 @@ from sessions.policy import QueueMode
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from gateway.daemon import Parts
+    from gateway.parts import Parts
     from gateway.turn import Turn
 
 Sender = Annotated[str, Field(min_length=1, max_length=256)]

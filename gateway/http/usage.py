@@ -17,7 +17,7 @@ from gateway.http.views import UsageView
 from gateway.ledger import USAGE_GROUPS, UsageFilter, UsageGroup, UsageRow
 
 if TYPE_CHECKING:
-    from gateway.daemon import Parts
+    from gateway.parts import Parts
 
 
 def _groups(raw: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gateway.daemon import Parts
+    from gateway.parts import Parts
     from gateway.http.routes import Route
 
 

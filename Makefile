@@ -1,0 +1,53 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 8420
+
+.PHONY: run test check fix bench soak example clean
+
+# Starts the daemon; installs first when needed.
+run: $(VENV)/.installed
+	$(BIN)/python -m gateway serve --port $(PORT)
+
+# Installs and runs the tests.
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest
+
+# Everything that must hold before a commit, fast things first.
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+	$(BIN)/basedpyright
+	$(MAKE) test
+
+fix: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.bench
+
+# The long versions: 200 kills under load.
+soak: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.crash.kills --kills 200 --sessions 32
+
+# Writes config.example.yaml anew from the settings.
+example: $(VENV)/.installed
+	$(BIN)/python -m gateway config-example > config.example.yaml
+
+$(VENV)/bin/python:
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and \"sessiond needs Python 3.11 or newer; set PYTHON=\")"
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

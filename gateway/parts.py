@@ -1,0 +1,41 @@
+"""The parts of a daemon, as the resources and surfaces see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from gateway.clock import Clock
+    from gateway.config import Config
+    from gateway.counting import LazyCounter
+    from gateway.ledger import UsageLedger
+    from gateway.models.pool import ModelPool
+    from gateway.prompts import PromptBuilder
+    from gateway.tools import ToolRegistry
+    from gateway.turns import Turns
+    from sessions.blobs import Blobs
+    from sessions.files import Files
+    from sessions.store import SessionStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything connected; made by gateway.daemon.build_parts."""
+
+    config: Config
+    data_dir: Path
+    clock: Clock
+    files: Files
+    environ: Mapping[str, str]
+    store: SessionStore
+    blobs: Blobs
+    models: ModelPool
+    tokens: LazyCounter
+    ledger: UsageLedger
+    prompts: PromptBuilder
+    tools: ToolRegistry
+    turns: Turns
