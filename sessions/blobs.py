@@ -28,17 +28,18 @@ class Blobs:
         sha256 = hashlib.sha256(content).hexdigest()
         path = self._path(sha256)
         if self._files.size(path) != len(content):
-            self._files.create(path, content, sync=True)
+            self._files.replace(path, content)
         return sha256
 
     def load(self, sha256: str) -> bytes:
-        """Raises StorageError when they are gone or damaged."""
+        """The bytes, checked. Raises StorageError when they are gone or damaged."""
         content = self._files.read(self._path(sha256))
         if hashlib.sha256(content).hexdigest() != sha256:
-            raise StorageFailed(f"The attachment {sha256[:12]} is damaged on disk.")
+            raise StorageFailed(f"The attachment {sha256[:12]} is damaged on disk. Restore it from a backup.")
         return content
 
     def remove(self, sha256: str) -> None:
+        """Removes the bytes; the caller has seen that no entry refers to them any more. Raises StorageError."""
         self._files.remove(self._path(sha256))
 
     def _path(self, sha256: str) -> Path:

@@ -1,29 +1,45 @@
-"""The index of all sessions: a snapshot, and a journal of what changed since.
+"""The index of all sessions: in memory at once, behind that on disk as a snapshot with a journal.
 
-Records are kept as JSON bytes and decoded when asked for: 100,000 sessions cost about a kilobyte each.
+Records are kept as JSON bytes and decoded when asked for: 100,000 sessions cost less than a kilobyte each.
 """
 
 from __future__ import annotations
 
-import zlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+import bisect
+import dataclasses
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING
 
 import orjson
 from sortedcontainers import SortedList
 
-from sessions.entries import DamagedEntry
-from sessions.lines import decode_line, encode_line
-from sessions.record import SessionRecord, record_from_json, record_to_json
+from sessions.files import StorageFailed
+from sessions.snapshot import (
+    JOURNAL_HEAD,
+    BrokenSnapshot,
+    Change,
+    Content,
+    NewerSnapshot,
+    at_ms,
+    decode_row,
+    encode_change,
+    encode_row,
+    encode_snapshot,
+    head_of,
+    last_changes,
+    read_journal,
+    read_snapshot,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from sessions.entries import JsonObject
     from sessions.files import Files
+    from sessions.record import SessionRecord, SessionState
+    from sessions.snapshot import Head
 
-FORMAT = 1
 SNAPSHOT = "sessions.json"
 JOURNAL = "sessions.journal.jsonl"
 MIN_JOURNAL_BYTES = 1 << 20
@@ -34,13 +50,18 @@ Place = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexReport:
-    """What loading found. `records` 0 with transcripts on disk means the index is rebuilt from them."""
+    """What loading found. `records` 0 with transcripts on disk means the index is rebuilt from them.
+
+    `clean`: the last daemon stopped in order, and nothing was touched since. `broken`: why there is no snapshot, and
+    where it was put. `skipped`: records of an edited snapshot that cannot be.
+    """
 
     records: int
     clean: bool
     edited: bool = False
     broken: str | None = None
     damaged_lines: int = 0
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +70,7 @@ class PageQuery:
 
     limit: int = 50
     cursor: str | None = None
-    state: str = "active"
+    state: SessionState = "active"
     agent: str | None = None
     channel: str | None = None
     type: str | None = None
@@ -57,297 +78,408 @@ class PageQuery:
     allowed: Callable[[str, str | None], bool] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Snapshot:
+    """The index at one moment. `since` collects the journal lines that are written while it is on its way."""
+
+    rows: dict[str, bytes]
+    holders: tuple[str, ...]
+    places: list[Place]
+    number: int
+    clean: bool
+    since: list[bytes] = field(default_factory=list[bytes])
+
+    def encode(self) -> bytes:
+        """By age, so that loading finds the rows in the order it sorts them in."""
+        holding = set(self.holders)
+        return encode_snapshot(
+            [self.rows[session] for _, session in self.places if session in holding],
+            [self.rows[session] for _, session in self.places if session not in holding],
+            number=self.number,
+            count=len(self.rows),
+            clean=self.clean,
+        )
+
+
 class BadCursor(ValueError):
     """A cursor that no list has given out."""
 
 
 class Index:
-    """In memory at once; `flush` and the snapshot bring it to disk behind that."""
+    """Of the sessions of a key, one holds it: messages to the key go there. All others are former or archived.
+
+    Looking and changing are for one thread; `flush` and `commit_snapshot` block, and may run in others meanwhile.
+    """
 
     def __init__(self, files: Files, data_dir: Path) -> None:
         self._files = files
         self._snapshot_path = data_dir / SNAPSHOT
         self._journal_path = data_dir / JOURNAL
-        self._raw: dict[str, bytes] = {}
-        self._active: dict[str, str] = {}
-        self._former: dict[str, tuple[str, ...]] = {}
+        self._rows: dict[str, bytes] = {}
+        self._holder: dict[str, str] = {}
+        self._others: dict[str, list[str]] = {}
         self._open: set[str] = set()
-        self._lists: dict[str, SortedList[Place]] = {state: SortedList() for state in ("active", "former", "archived")}
-        self._places: dict[str, tuple[str, Place]] = {}
-        self._queued: list[bytes] = []
+        self._lists: dict[SessionState, SortedList[Place]] = {
+            "active": SortedList(),
+            "former": SortedList(),
+            "archived": SortedList(),
+        }
+        self._number = 0
+        self._queue: dict[str, bytes] = {}
+        self._queue_lock = Lock()
+        self._journal_lock = Lock()
+        self._snapshot_lock = Lock()
+        self._pending: list[Snapshot] = []
         self._journal_size = 0
+        self._journal_ends_open = False
+        self._synced = True
+        self._suspect = False
         self._snapshot_size = 0
 
-    # --- reading --------------------------------------------------------------------------------------------------
+    # --- looking --------------------------------------------------------------------------------------------------
 
     def find(self, session: str) -> SessionRecord | None:
-        raw = self._raw.get(session)
-        return None if raw is None else record_from_json(orjson.loads(raw))
+        """The record of a session, whatever its state."""
+        row = self._rows.get(session)
+        return None if row is None else decode_row(row)
 
     def active(self, key: str) -> SessionRecord | None:
-        session = self._active.get(key)
+        """The session that holds the key."""
+        session = self._holder.get(key)
         return None if session is None else self.find(session)
 
-    def sessions_of(self, key: str) -> list[SessionRecord]:
-        """All sessions of a key, the active one first, then by age."""
-        active = self._active.get(key)
-        ids = ([active] if active else []) + sorted(self._former.get(key, ()), reverse=True)
-        return [record for session in ids if (record := self.find(session)) is not None]
+    def sessions_of(self, key: str, *, limit: int | None = None) -> list[SessionRecord]:
+        """All sessions of a key: the one that holds it, then by age, newest first."""
+        holder = self._holder.get(key)
+        ids = ([holder] if holder else []) + self._others.get(key, [])[::-1]
+        return [decode_row(self._rows[session]) for session in ids[:limit]]
 
     def with_open_turns(self) -> list[SessionRecord]:
-        return [record for session in sorted(self._open) if (record := self.find(session)) is not None]
+        """Sessions in which a message waits for its reply."""
+        return [decode_row(self._rows[session]) for session in sorted(self._open)]
 
-    def count(self, state: str | None = None) -> int:
-        return len(self._raw) if state is None else len(self._lists[state])
+    def covered(self, session: str) -> tuple[int, int] | None:
+        """(generation, bytes of its transcript) that the record of a session stands for; quicker than find."""
+        row = self._rows.get(session)
+        if row is None:
+            return None
+        fields = orjson.loads(row)
+        return fields.get("generation", 1), fields.get("size", 0)
+
+    def count(self, state: SessionState | None = None) -> int:
+        return len(self._rows) if state is None else len(self._lists[state])
 
     def all(self) -> Iterator[SessionRecord]:
-        for raw in list(self._raw.values()):
-            yield record_from_json(orjson.loads(raw))
+        """Every record, as of now, in no order."""
+        for row in list(self._rows.values()):
+            yield decode_row(row)
 
     def page(self, query: PageQuery) -> tuple[list[SessionRecord], str | None]:
         """One page, and the cursor of the next. Looks at no more than SCAN_LIMIT records: a page of a rare filter may
         be short and still have a cursor. Raises BadCursor."""
         places = self._lists[query.state]
         before = None if query.cursor is None else _parse_cursor(query.cursor)
+        wanted = _marks(query)
         found: list[SessionRecord] = []
-        looked = 0
         last: Place | None = None
-        for place in places.irange(maximum=before, inclusive=(True, False), reverse=True):
-            if len(found) == query.limit or looked == SCAN_LIMIT:
-                assert last is not None  # noqa: S101
+        for looked, place in enumerate(places.irange(maximum=before, inclusive=(True, False), reverse=True)):
+            if last is not None and (len(found) >= query.limit or looked >= SCAN_LIMIT):
                 return found, f"{last[0]}.{last[1]}"
-            looked, last = looked + 1, place
-            record = self.find(place[1])
-            if record is not None and _fits(record, query):
-                found.append(record)
+            last = place
+            row = self._rows[place[1]]
+            if all(mark in row for mark in wanted) and _fits(row, query):
+                found.append(decode_row(row))
         return found, None
 
     # --- changing -------------------------------------------------------------------------------------------------
 
-    def put(self, record: SessionRecord) -> None:
-        """Takes over a record. An active record makes the one that was active for its key a former one."""
-        if record.state != "former":
-            held = self._active.get(record.key)
-            if held is not None and held != record.session:
-                self._demote(held)
-            self._active[record.key] = record.session
-        self._set(record)
+    def put(self, record: SessionRecord) -> SessionRecord:
+        """Takes over a record, and returns it as it is kept.
 
-    def _demote(self, session: str) -> None:
-        record = self.find(session)
-        if record is None:
-            return
-        fields = record_to_json(record) | {"state": "former"}
-        self._set(record_from_json(fields))
-
-    def _set(self, record: SessionRecord) -> None:
-        fields = record_to_json(record)
-        self._enter(record, orjson.dumps(fields))
-        self._queued.append(encode_line(fields))
-
-    def _enter(self, record: SessionRecord, raw: bytes) -> None:
-        self._raw[record.session] = raw
-        place = (int(record.active_at.timestamp() * 1000), record.session)
-        known = self._places.get(record.session)
-        if known != (record.state, place):
-            if known is not None:
-                self._lists[known[0]].remove(known[1])
-            self._lists[record.state].add(place)
-            self._places[record.session] = (record.state, place)
-        former = self._former.get(record.key, ())
-        if record.state == "former":
-            if self._active.get(record.key) == record.session:
-                del self._active[record.key]
-            if record.session not in former:
-                self._former[record.key] = (*former, record.session)
-        elif record.session in former:
-            self._former[record.key] = tuple(s for s in former if s != record.session)
-        if record.open_turns:
-            self._open.add(record.session)
-        else:
-            self._open.discard(record.session)
+        Where two sessions want one key, the one that is not archived, has not ended, and is newer gets it, in this
+        order; an active one that does not becomes former. So a reply that ends in a session somebody has just left
+        does not bring it back.
+        """
+        record, holds = self._contest(record)
+        self._change(record, holds=holds)
+        return record
 
     def remove(self, session: str) -> None:
         """Forgets a session; the newest former one of its key does not take its place."""
-        record = self.find(session)
-        if record is None:
+        row = self._rows.get(session)
+        if row is None:
             return
-        self._drop(record)
-        self._queued.append(encode_line({"removed": session}))
+        self._forget(session, head_of(row))
+        self._number += 1
+        self._enqueue(Change(self._number, session, None))
 
-    def _drop(self, record: SessionRecord) -> None:
-        session = record.session
-        del self._raw[session]
-        state, place = self._places.pop(session)
-        self._lists[state].remove(place)
-        self._open.discard(session)
-        if self._active.get(record.key) == session:
-            del self._active[record.key]
-        former = tuple(s for s in self._former.get(record.key, ()) if s != session)
-        if former:
-            self._former[record.key] = former
+    def _contest(self, record: SessionRecord) -> tuple[SessionRecord, bool]:
+        """The record as it is to be kept, and whether it holds its key; who held it before is told."""
+        holder = self._holder.get(record.key)
+        if record.state == "former":
+            return record, False
+        if holder is None or holder == record.session:
+            return record, True
+        other = decode_row(self._rows[holder])
+        if _rank(record) < _rank(other):
+            return _loser(record), False
+        self._change(_loser(other), holds=False)
+        return record, True
+
+    def _change(self, record: SessionRecord, *, holds: bool) -> None:
+        row = encode_row(record)
+        place = (at_ms(record.active_at), record.session)
+        self._enter(row, place, record.state, record.key, holds=holds, open_turns=record.open_turns > 0)
+        self._number += 1
+        self._enqueue(Change(self._number, record.session, row, holds))
+
+    def _enter(self, row: bytes, place: Place, state: SessionState, key: str, *, holds: bool, open_turns: bool) -> None:
+        session = place[1]
+        known = self._rows.get(session)
+        if known is None:
+            self._lists[state].add(place)
         else:
-            self._former.pop(record.key, None)
+            head = head_of(known)
+            if (head.at_ms, head.state) != (place[0], state):
+                self._lists[head.state].remove((head.at_ms, session))
+                self._lists[state].add(place)
+            if head.key != key:
+                self._unlink(session, head.key)
+        self._rows[session] = row
+        self._link(session, key, holds=holds)
+        if open_turns:
+            self._open.add(session)
+        else:
+            self._open.discard(session)
 
-    # --- on disk --------------------------------------------------------------------------------------------------
+    def _link(self, session: str, key: str, *, holds: bool) -> None:
+        if holds == (self._holder.get(key) == session) and (holds or session in self._others.get(key, ())):
+            return
+        self._unlink(session, key)
+        if holds:
+            self._holder[key] = session
+        else:
+            bisect.insort(self._others.setdefault(key, []), session)
 
-    @property
-    def needs_snapshot(self) -> bool:
-        return self._journal_size >= max(MIN_JOURNAL_BYTES, self._snapshot_size)
+    def _unlink(self, session: str, key: str) -> None:
+        if self._holder.get(key) == session:
+            del self._holder[key]
+        others = self._others.get(key)
+        if others is not None and session in others:
+            others.remove(session)
+            if not others:
+                del self._others[key]
+
+    def _forget(self, session: str, head: Head) -> None:
+        del self._rows[session]
+        self._lists[head.state].remove((head.at_ms, session))
+        self._open.discard(session)
+        self._unlink(session, head.key)
+
+    # --- the journal ----------------------------------------------------------------------------------------------
+
+    def _enqueue(self, change: Change) -> None:
+        line = encode_change(change)
+        with self._queue_lock:
+            self._queue.pop(change.session, None)
+            self._queue[change.session] = line
 
     def flush(self, *, sync: bool = False) -> None:
         """Blocking: writes queued changes to the journal. They stay queued when that fails (StorageError)."""
-        queued = self._queued
-        if not queued:
-            return
-        count = len(queued)
-        payload = b"".join(queued[:count])
-        on_disk = self._files.size(self._journal_path)
-        if on_disk is None:
-            self._files.create(self._journal_path, payload, sync=sync)
-            self._journal_size = len(payload)
-        else:
-            self._journal_size = self._files.append(self._journal_path, payload, expected_size=on_disk, sync=sync)
-        del queued[:count]
+        with self._journal_lock:
+            with self._queue_lock:
+                queued, self._queue = self._queue, {}
+            if not queued and (self._synced or not sync):
+                return
+            try:
+                self._append(b"".join(queued.values()), sync=sync)
+            except BaseException:
+                self._suspect = True
+                with self._queue_lock:
+                    self._queue = {**{s: line for s, line in queued.items() if s not in self._queue}, **self._queue}
+                raise
+            self._synced = sync
+            for snapshot in self._pending:
+                snapshot.since.extend(queued.values())
+
+    def _append(self, lines: bytes, *, sync: bool) -> None:
+        if self._suspect:
+            self._mend_journal()
+        payload = b"\n" + lines if self._journal_ends_open else lines
+        self._journal_size = self._files.append(
+            self._journal_path, payload, expected_size=self._journal_size, sync=sync
+        )
+        self._journal_ends_open = False
+
+    def _mend_journal(self) -> None:
+        """After a failure: what lies beyond the acknowledged bytes is cut. A new snapshot follows soon in any case,
+        because a failed sync says nothing of the lines before it either."""
+        size = self._files.size(self._journal_path)
+        if size is None:
+            self._files.create(self._journal_path, JOURNAL_HEAD, sync=True)
+            self._journal_size = len(JOURNAL_HEAD)
+        elif size > self._journal_size:
+            self._files.truncate(self._journal_path, self._journal_size)
+        elif size < self._journal_size:
+            self._journal_size, self._journal_ends_open = size, size > 0
+
+    # --- the snapshot ---------------------------------------------------------------------------------------------
+
+    @property
+    def needs_snapshot(self) -> bool:
+        """The journal has grown to the snapshot's size, or cannot be relied on."""
+        return self._suspect or self._journal_size >= max(MIN_JOURNAL_BYTES, self._snapshot_size)
 
     def prepare_snapshot(self, *, clean: bool) -> Snapshot:
-        """A copy that may be written in a thread while changes go on; they go to a journal of their own."""
-        return Snapshot(
-            active=[(key, self._raw[session]) for key, session in self._active.items()],
-            former=[(s, self._raw[s]) for sessions in self._former.values() for s in sessions],
+        """A copy for commit_snapshot, which may run in a thread while changes go on. `clean`: nothing more is to come,
+        the next start may trust it."""
+        snapshot = Snapshot(
+            rows=self._rows.copy(),
+            holders=tuple(self._holder.values()),
+            places=[place for places in self._lists.values() for place in places],
+            number=self._number,
             clean=clean,
-            covered=len(self._queued),
         )
+        with self._journal_lock:
+            self._pending.append(snapshot)
+        return snapshot
 
     def commit_snapshot(self, snapshot: Snapshot) -> None:
-        """Blocking: writes the snapshot, then starts the journal anew with what changed since. Raises StorageError."""
-        payload = snapshot.encode()
-        if not snapshot.clean:
-            self._files.replace(self._snapshot_path, payload)
-            del self._queued[: snapshot.covered]
-            self._files.replace(self._journal_path, b"")
+        """Blocking: writes the snapshot, then starts the journal anew with what was written to it since; without one
+        when the snapshot is clean. Raises StorageError; then the old ones count, or the new ones do."""
+        try:
+            with self._snapshot_lock:
+                payload = snapshot.encode()
+                self._files.replace(self._snapshot_path, payload)
+                with self._journal_lock:
+                    self._restart_journal(snapshot)
+                self._snapshot_size = len(payload)
+        finally:
+            with self._journal_lock:
+                self._pending.remove(snapshot)
+
+    def _restart_journal(self, snapshot: Snapshot) -> None:
+        with self._queue_lock:
+            all_written = not self._queue or self._number == snapshot.number
+        if snapshot.clean and all_written and not snapshot.since:
+            self._files.remove(self._journal_path)
             self._journal_size = 0
         else:
-            self._files.replace(self._journal_path, b"")
-            self._files.replace(self._snapshot_path, payload)
-            self._files.remove(self._journal_path)
-        self._snapshot_size = len(payload)
+            journal = b"".join((JOURNAL_HEAD, *snapshot.since))
+            self._files.replace(self._journal_path, journal)
+            self._journal_size = len(journal)
+        self._journal_ends_open, self._synced, self._suspect = False, True, False
+
+    # --- loading --------------------------------------------------------------------------------------------------
 
     @staticmethod
     def load(files: Files, data_dir: Path, *, stamp: str) -> tuple[Index, IndexReport]:
-        """Snapshot and journal. A broken snapshot is set aside as `sessions.json.broken-<stamp>`. Blocking."""
+        """Snapshot and journal. A broken snapshot is set aside as `sessions.json.broken-<stamp>`. Blocking.
+
+        From here on there is a journal, which is the mark of a daemon that has not stopped in order. Raises
+        StorageError.
+        """
         index = Index(files, data_dir)
         files.make_folder(data_dir)
-        clean, edited, broken = index._load_snapshot(stamp)
-        journal, damaged = index._load_journal()
+        content, broken = index._load_snapshot(stamp)
+        journal = files.read(index._journal_path) if files.size(index._journal_path) is not None else None
+        changes, damaged = read_journal(journal or b"", content.number)
+        index._fill(content, last_changes(changes))
+        index._number = max([content.number, *(change.number for change in changes)])
+        if journal is None:
+            files.create(index._journal_path, JOURNAL_HEAD, sync=True)
+        index._journal_size = len(JOURNAL_HEAD if journal is None else journal)
+        index._journal_ends_open = bool(journal) and not journal.endswith(b"\n")
         report = IndexReport(
-            records=len(index._raw),
-            clean=clean and not journal,
-            edited=edited,
+            records=len(index._rows),
+            clean=content.clean and journal is None,
+            edited=content.edited,
             broken=broken,
             damaged_lines=damaged,
+            skipped=content.skipped,
         )
-        if report.clean:
-            files.create(index._journal_path, b"", sync=True)
         return index, report
 
-    def _load_snapshot(self, stamp: str) -> tuple[bool, bool, str | None]:
+    def _load_snapshot(self, stamp: str) -> tuple[Content, str | None]:
+        empty = Content(rows={}, holding=set(), number=0, clean=False, edited=False)
         size = self._files.size(self._snapshot_path)
         if not size:
-            return False, False, None
+            return empty, None if size is None else f"{SNAPSHOT} was empty"
         payload = self._files.read(self._snapshot_path)
         try:
-            clean, edited = self._read_snapshot(payload)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            name = f"{SNAPSHOT}.broken-{stamp}"
-            self._files.replace(self._snapshot_path.with_name(name), payload)
+            content = read_snapshot(payload)
+        except NewerSnapshot as error:
+            raise StorageFailed(f"{SNAPSHOT} was written by a newer sessiond ({error}). Update this one.") from error
+        except BrokenSnapshot as error:
+            aside = self._snapshot_path.with_name(f"{SNAPSHOT}.broken-{stamp}")
+            self._files.replace(aside, payload)
             self._files.remove(self._snapshot_path)
-            self.__init__(self._files, self._snapshot_path.parent)
-            return False, False, f"{name}: {error}"
+            return empty, f"{aside.name}: {error}"
         self._snapshot_size = len(payload)
-        return clean, edited, None
+        return content, None
 
-    def _read_snapshot(self, payload: bytes) -> tuple[bool, bool]:
-        """(clean, edited). Our own layout is read line by line; what a person edited, as JSON. Raises ValueError."""
-        head, _, body = payload.partition(b"\n")
-        fields: Any = None
-        try:
-            fields = orjson.loads(head.removesuffix(b',"sessions":{') + b"}")
-        except orjson.JSONDecodeError:
-            fields = {}
-        if fields.get("crc") == zlib.crc32(body):
-            for line in body.splitlines():
-                at = line.find(b'":{')
-                if at > 0 and not line.endswith(b":{"):
-                    self._take(line[at + 2 :].rstrip(b","))
-            return bool(fields.get("clean")), False
-        whole = cast("JsonObject", orjson.loads(payload))
-        for record in (*whole["sessions"].values(), *whole.get("former", {}).values()):
-            self._take(orjson.dumps(record))
-        return False, True
-
-    def _take(self, raw: bytes) -> None:
-        record = record_from_json(orjson.loads(raw))
-        if record.state != "former":
-            self._active[record.key] = record.session
-        self._enter(record, raw)
-
-    def _load_journal(self) -> tuple[bool, int]:
-        """(whether there is a journal at all, how many of its lines could not be read)."""
-        if self._files.size(self._journal_path) is None:
-            return False, 0
-        payload = self._files.read(self._journal_path)
-        damaged = 0
-        for line in payload.split(b"\n"):
-            if not line:
-                continue
-            try:
-                fields = decode_line(line)
-                if "removed" in fields:
-                    self.remove(str(fields["removed"]))
-                else:
-                    self.put(record_from_json(fields))
-            except (DamagedEntry, ValueError):
-                damaged += 1
-        self._queued.clear()
-        if payload and not payload.endswith(b"\n"):
-            self._queued.append(b"\n")
-        self._journal_size = len(payload)
-        return True, damaged
+    def _fill(self, content: Content, changes: list[Change]) -> None:
+        rows, holding = content.rows, content.holding
+        for change in changes:
+            (holding.add if change.holds else holding.discard)(change.session)
+            if change.row is None:
+                rows.pop(change.session, None)
+            else:
+                rows[change.session] = change.row
+        places: dict[SessionState, list[Place]] = {"active": [], "former": [], "archived": []}
+        disputed: list[str] = []
+        for session, row in rows.items():
+            head = head_of(row)
+            places[head.state].append((head.at_ms, session))
+            if session in holding and self._holder.setdefault(head.key, session) == session:
+                pass
+            else:
+                self._others.setdefault(head.key, []).append(session)
+                if head.state == "active":
+                    disputed.append(session)
+            if b'"open_turns":' in row:
+                self._open.add(session)
+        for others in self._others.values():
+            others.sort()
+        self._rows = rows
+        self._lists = {state: SortedList(found) for state, found in places.items()}
+        for session in disputed:
+            self.put(decode_row(rows[session]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """The index at one moment. `covered` journal lines that were still queued are inside it."""
-
-    active: list[tuple[str, bytes]]
-    former: list[tuple[str, bytes]]
-    clean: bool
-    covered: int
-
-    def encode(self) -> bytes:
-        """JSON, one record a line, with a checksum over the lines, so that an untouched file is read fast."""
-        body = b'%b\n},\n"former":{\n%b\n}}\n' % (_lines(self.active), _lines(self.former))
-        head = orjson.dumps({"format": FORMAT, "clean": self.clean, "crc": zlib.crc32(body)})
-        return head[:-1] + b',"sessions":{\n' + body
+def _rank(record: SessionRecord) -> tuple[bool, bool, str]:
+    """Ids are ULIDs: the later one is the newer one."""
+    return record.state == "active", record.ended is None, record.session
 
 
-def _lines(records: Iterable[tuple[str, bytes]]) -> bytes:
-    return b",\n".join(orjson.dumps(name) + b":" + raw for name, raw in records)
+def _loser(record: SessionRecord) -> SessionRecord:
+    return dataclasses.replace(record, state="former") if record.state == "active" else record
 
 
 def _parse_cursor(raw: str) -> Place:
     millis, _, session = raw.partition(".")
-    if not session or not millis.removeprefix("-").isdecimal() or len(raw) > 100:
+    digits = millis.removeprefix("-")
+    if not session or not digits.isascii() or not digits.isdecimal() or len(raw) > 100:
         raise BadCursor("This cursor is not from a list of sessions. Leave it out to start at the beginning.")
     return int(millis), session
 
 
-def _fits(record: SessionRecord, query: PageQuery) -> bool:
+def _marks(query: PageQuery) -> list[bytes]:
+    """Bytes that every row has which fits; most others are told by them without being decoded."""
+    wanted = {"agent": query.agent, "channel": query.channel, "type": query.type}
+    return [b'"%b":%b' % (name.encode(), orjson.dumps(value)) for name, value in wanted.items() if value is not None]
+
+
+def _fits(row: bytes, query: PageQuery) -> bool:
+    if query.agent is query.channel is query.type is query.search is query.allowed is None:
+        return True
+    fields = orjson.loads(row)
     return (
-        (query.agent is None or record.agent == query.agent)
-        and (query.channel is None or record.channel == query.channel)
-        and (query.type is None or record.type == query.type)
-        and (query.search is None or query.search in f"{record.key} {record.title or ''}".casefold())
-        and (query.allowed is None or query.allowed(record.key, record.owner))
+        (query.agent is None or fields["agent"] == query.agent)
+        and (query.channel is None or fields.get("channel") == query.channel)
+        and (query.type is None or fields["type"] == query.type)
+        and (
+            query.search is None or query.search.casefold() in f"{fields['key']} {fields.get('title') or ''}".casefold()
+        )
+        and (query.allowed is None or query.allowed(fields["key"], fields.get("owner")))
     )

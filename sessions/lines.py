@@ -91,19 +91,24 @@ def seal(body: bytes) -> bytes:
     return b'%b,"crc":%d}\n' % (body[:-1], zlib.crc32(body))
 
 
-def encode_line(fields: JsonObject) -> bytes:
-    """The sealed line of an object. Half characters (lone surrogates) become U+FFFD, NaN becomes null.
+def dump(fields: JsonObject) -> bytes:
+    """The object as JSON. Half characters (lone surrogates) become U+FFFD, NaN becomes null.
 
     Raises ValueError when the object is nested so deeply that nobody could read it back.
     """
     try:
-        return seal(orjson.dumps(fields))
+        return orjson.dumps(fields)
     except TypeError:
         pass
     try:
-        return seal(json.dumps(_plain(fields), ensure_ascii=False, separators=(",", ":")).encode())
+        return json.dumps(_plain(fields), ensure_ascii=False, separators=(",", ":")).encode()
     except RecursionError as error:
         raise ValueError("the object is nested too deeply to be written") from error
+
+
+def encode_line(fields: JsonObject) -> bytes:
+    """The sealed line of an object. Raises ValueError as dump does."""
+    return seal(dump(fields))
 
 
 def encode_entry(entry: Entry) -> bytes:

@@ -11,7 +11,7 @@ from sessions.entries import EPOCH, EndReason, JsonObject, format_time, parse_ti
 from sessions.policy import QueueMode, ResetOverride
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from sessions.keys import KeyType
@@ -70,16 +70,6 @@ _FIRST = ("session", "active_at", "state", "key")
 """Written first, always, and in this order: the index reads them without decoding the rest."""
 
 _FIELDS = {f.name: f for f in dataclasses.fields(SessionRecord) if f.name not in {"settings", "extra", *_FIRST}}
-_TEXTS = frozenset("session key agent channel owner title cost ended previous".split())
-_COUNTS = frozenset(
-    "generation entries messages last_seq size open_turns input_tokens output_tokens cache_read cache_write "
-    "context_tokens window compactions".split()
-)
-_WORDS: dict[str, frozenset[str]] = {
-    "state": frozenset({"active", "former", "archived"}),
-    "type": frozenset({"main", "direct", "group", "channel", "sub", "cron", "hook"}),
-}
-_OPTIONAL = frozenset({name for name, known in _FIELDS.items() if known.default is None})
 _SESSION = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
@@ -103,40 +93,90 @@ def record_to_json(record: SessionRecord) -> JsonObject:
 
 def record_from_json(raw: Mapping[str, Any]) -> SessionRecord:
     """Fields of a newer version are kept in `extra`. Raises ValueError, which says what is wrong."""
+    given: JsonObject = {}
+    extra: JsonObject = {}
+    name = "settings"
     try:
-        given: JsonObject = {}
-        extra: JsonObject = {}
+        settings = _settings_from_json(raw.get("settings") or {})
         for name, value in raw.items():
-            if name in _FIELDS or name in _FIRST:
-                given[name] = _read(name, value)
+            read = _READERS.get(name)
+            if read is not None:
+                given[name] = read(value)
             elif name != "settings":
                 extra[name] = value
-        settings = _settings_from_json(raw.get("settings") or {})
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{name} of a session record cannot be {raw.get(name)!r:.60}") from error
+    try:
         return SessionRecord(**given, settings=settings, extra=extra)
-    except (TypeError, AttributeError, OverflowError) as error:
+    except TypeError as error:
         raise ValueError(f"not a session record: {error}") from error
 
 
-def _read(name: str, value: Any) -> Any:
-    """The field's value; a person may have edited it. Raises ValueError."""
-    if value is None and name in _OPTIONAL:
-        return None
-    if name in ("created_at", "active_at"):
-        return parse_time(value)
-    right = True
-    if name in _TEXTS:
-        right = isinstance(value, str) and (name != "session" or _SESSION.fullmatch(value) is not None)
-    elif name in _COUNTS:
-        right = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    elif name in _WORDS:
-        right = value in _WORDS[name]
-    elif name == "pinned":
-        right = isinstance(value, bool)
-    elif name == "compaction":
-        right = isinstance(value, dict)
-    if not right:
-        raise ValueError(f"{name} of a session record cannot be {value!r:.60}")
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
     return value
+
+
+def _optional_text(value: Any) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TypeError
+    return value
+
+
+def _optional_count(value: Any) -> int | None:
+    return None if value is None else _count(value)
+
+
+def _session(value: Any) -> str:
+    if not _SESSION.fullmatch(value):
+        raise ValueError
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _optional_object(value: Any) -> JsonObject | None:
+    if value is not None and not isinstance(value, dict):
+        raise TypeError
+    return cast("JsonObject | None", value)
+
+
+def _word(known: frozenset[str]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if value not in known:
+            raise ValueError
+        return value
+
+    return read
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "session": _session,
+    "key": _text,
+    "agent": _text,
+    "type": _word(frozenset({"main", "direct", "group", "channel", "sub", "cron", "hook"})),
+    "state": _word(frozenset({"active", "former", "archived"})),
+    "created_at": parse_time,
+    "active_at": parse_time,
+    "pinned": _flag,
+    "compaction": _optional_object,
+    **dict.fromkeys(("channel", "owner", "title", "cost", "ended", "previous"), _optional_text),
+    **dict.fromkeys(("context_tokens", "window"), _optional_count),
+    **dict.fromkeys(
+        "generation entries messages last_seq size open_turns input_tokens output_tokens cache_read cache_write "
+        "compactions".split(),
+        _count,
+    ),
+}
 
 
 def _settings_to_json(settings: SessionSettings) -> JsonObject:
