@@ -86,5 +86,3 @@ def _default(field: FieldInfo) -> str:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else str(value)
-
-

@@ -47,7 +47,9 @@ class StartReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class TranscriptFile:
+    """One generation's file."""
+
     path: Path
     session: str
     generation: int
@@ -62,7 +64,7 @@ def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tup
     index, index_report = Index.load(files, data_dir, stamp=stamp)
     if index_report.clean:
         return index, StartReport(index=index_report, clean=True, sessions=index.count())
-    found = _transcripts(files, data_dir)
+    found = list_transcripts(files, data_dir)
     newest, leftovers = _newest_generations(files, index, found.named)
     reread: list[str] = []
     deleted: list[str] = []
@@ -99,32 +101,37 @@ def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tup
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    named: list[_File]
+class Found:
+    """The transcript files of a data directory."""
+
+    named: list[TranscriptFile]
     unnamed: list[str]
 
 
-def _transcripts(files: Files, data_dir: Path) -> _Found:
+def list_transcripts(files: Files, data_dir: Path) -> Found:
+    """All transcript files by their names, and `.jsonl` files with another name. Raises StorageError."""
     root = data_dir / "transcripts"
-    named: list[_File] = []
+    named: list[TranscriptFile] = []
     unnamed: list[str] = []
     for folder in files.folders(root):
         for name, size in files.list_sizes(folder).items():
             match = _NAME.fullmatch(name)
             if match is not None:
-                named.append(_File(folder / name, match["session"], int(match["generation"]), size))
+                named.append(TranscriptFile(folder / name, match["session"], int(match["generation"]), size))
             elif name.endswith(".jsonl"):
                 unnamed.append(name)
-    return _Found(named, unnamed)
+    return Found(named, unnamed)
 
 
-def _newest_generations(files: Files, index: Index, named: list[_File]) -> tuple[dict[str, _File], list[str]]:
+def _newest_generations(
+    files: Files, index: Index, named: list[TranscriptFile]
+) -> tuple[dict[str, TranscriptFile], list[str]]:
     """The file each session goes on in. A generation without pointer counts when the one before it says so; else it is
     a leftover of a compaction that was cut, and goes."""
-    by_session: dict[str, list[_File]] = {}
+    by_session: dict[str, list[TranscriptFile]] = {}
     for file in named:
         by_session.setdefault(file.session, []).append(file)
-    newest: dict[str, _File] = {}
+    newest: dict[str, TranscriptFile] = {}
     leftovers: list[str] = []
     for session, generations in by_session.items():
         generations.sort(key=lambda file: file.generation)
@@ -140,12 +147,12 @@ def _newest_generations(files: Files, index: Index, named: list[_File]) -> tuple
     return newest, leftovers
 
 
-def _leads_to(files: Files, before: _File, generation: int) -> bool:
+def _leads_to(files: Files, before: TranscriptFile, generation: int) -> bool:
     entries = scan(files.read(before.path)).entries
     return any(isinstance(e, CompactionEntry) and e.generation == generation for e in entries)
 
 
-def _record(content: Scan, file: _File, known: SessionRecord | None, now: datetime) -> SessionRecord | None:
+def _record(content: Scan, file: TranscriptFile, known: SessionRecord | None, now: datetime) -> SessionRecord | None:
     """The record of a transcript, going on from what the index knew of it; None when nothing tells its key."""
     base = known
     if base is None or base.generation != file.generation:
@@ -179,7 +186,7 @@ def _record(content: Scan, file: _File, known: SessionRecord | None, now: dateti
     )
 
 
-def _finish_deletion(files: Files, named: list[_File], session: str) -> None:
+def _finish_deletion(files: Files, named: list[TranscriptFile], session: str) -> None:
     """Oldest generation first: the tombstone is in the newest."""
     own = sorted((file for file in named if file.session == session), key=lambda file: file.generation)
     for file in own:

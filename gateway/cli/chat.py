@@ -97,5 +97,7 @@ def _follow(daemon: Daemon, key: str, text: str) -> Iterator[tuple[str, dict[str
 def _status(fields: dict[str, Any]) -> str:
     context = fields.get("context") or {}
     share = context.get("share")
-    fill = f"{100 * share:.0f} % of {context['window']} tokens" if share is not None else f"{context.get('tokens')} tokens"
+    fill = (
+        f"{100 * share:.0f} % of {context['window']} tokens" if share is not None else f"{context.get('tokens')} tokens"
+    )
     return f"[session {fields['session'][-6:]} · context {fill} · {fields['finish']}]"

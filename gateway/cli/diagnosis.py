@@ -55,7 +55,9 @@ def _models(config: Config) -> list[Finding]:
 
     policies = dict(config.models) or found_in(os.environ)
     if not policies:
-        return [Finding("note", "model", "none configured: the offline model answers. Change that with: sessiond setup")]
+        return [
+            Finding("note", "model", "none configured: the offline model answers. Change that with: sessiond setup")
+        ]
     findings: list[Finding] = []
     for name, policy in policies.items():
         needs_key = policy.provider != "offline" and policy.base_url is None

@@ -77,7 +77,10 @@ def archive(
 
 @app.command()
 def delete(
-    key: Key, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, url: Url = None, token: Token = None
+    key: Key,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    url: Url = None,
+    token: Token = None,
 ) -> None:
     """Delete all sessions of a key for good."""
     if not yes:

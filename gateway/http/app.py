@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
-from gateway.http import docs, health, sessions, turns, usage
+from gateway.http import docs, health, sessions, transfer, turns, usage
 from gateway.http.auth import OWNER, Tokens
 from gateway.http.limits import RateLimit
 from gateway.http.metrics import Metrics
@@ -20,9 +20,9 @@ from gateway.http.routes import CALLER, Route, json_answer, mount
 from gateway.surfaces import openai_chat
 
 if TYPE_CHECKING:
-    from gateway.parts import Parts
     from gateway.http.auth import Caller
     from gateway.http.routes import Call
+    from gateway.parts import Parts
 
 log = structlog.get_logger()
 
@@ -37,6 +37,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *turns.routes(parts),
         *sessions.routes(parts),
         *usage.routes(parts),
+        *transfer.routes(parts),
         *openai_chat.routes(parts),
         *health.routes(parts, metrics),
     ]

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from gateway.http.routes import Call, Route, json_answer
 
 if TYPE_CHECKING:
-    from gateway.parts import Parts
     from gateway.http.metrics import Metrics
+    from gateway.parts import Parts
 
 
 class Alive(BaseModel):

@@ -1,0 +1,68 @@
+"""A copy of a data directory that opens and verifies, taken while the daemon runs."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.parts import Parts
+
+COPIED = ("transcripts", "blobs", "workspaces")
+
+
+class BackupRefused(ValueError):
+    """The folder cannot be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What was copied."""
+
+    folder: str
+    files: int
+    size_bytes: int
+
+
+async def copy_live(parts: Parts, folder: str) -> Backup:
+    """A transcript only grows, so its copy is whole up to a torn last line, which opening cuts."""
+    return await asyncio.to_thread(copy_folder, parts.data_dir, Path(folder))
+
+
+def copy_folder(data_dir: Path, target: Path) -> Backup:
+    """Copies a data directory; the index is left out, because it is rebuilt from the transcripts, which are the truth.
+
+    Settings of sessions are in the index's snapshot, so that is copied first: what came after it is read from the
+    transcripts. Raises BackupRefused.
+    """
+    if target.exists():
+        raise BackupRefused(f"{target} exists already. Name a folder that does not.")
+    if target.resolve().is_relative_to(data_dir.resolve()):
+        raise BackupRefused(f"{target} is inside the data directory. Name a folder outside of it.")
+    try:
+        target.mkdir(mode=0o700, parents=True)
+        for name in ("sessions.json", "sessions.journal.jsonl"):
+            if (data_dir / name).exists():
+                shutil.copy2(data_dir / name, target / name)
+        (target / "sessions.journal.jsonl").touch(mode=0o600)
+        for name in COPIED:
+            if (data_dir / name).is_dir():
+                shutil.copytree(data_dir / name, target / name, symlinks=True)
+        if (data_dir / "state.db").exists():
+            _copy_database(data_dir / "state.db", target / "state.db")
+    except OSError as error:
+        raise BackupRefused(f"{target} could not be written ({error.strerror or error}).") from error
+    files = [path for path in target.rglob("*") if path.is_file()]
+    return Backup(str(target), len(files), sum(path.stat().st_size for path in files))
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """SQLite's own backup: consistent also while it is being written."""
+    with closing(sqlite3.connect(source)) as live, closing(sqlite3.connect(target)) as copy:
+        live.backup(copy)
+    target.chmod(0o600)

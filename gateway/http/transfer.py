@@ -1,0 +1,146 @@
+"""Conversations in and out over HTTP, and the backup."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from aiohttp import web
+from pydantic import BaseModel, Field
+
+from gateway import backup
+from gateway.http.auth import owner_of
+from gateway.http.problems import Problem
+from gateway.http.routes import Body, Call, Route, json_answer
+from gateway.http.sessions import opened
+from gateway.http.turns import checked_sender
+from sessions.entries import AssistantEntry, Entry, Header, ToolResultEntry, UserEntry
+from sessions.keys import parse_key
+from sessions.portable import MEDIA_TYPES, ImportProblem, parse_import, render_export
+
+if TYPE_CHECKING:
+    from gateway.parts import Parts
+
+
+class ExportQuery(Body):
+    format: Literal["jsonl", "markdown", "openai"] = "jsonl"
+
+
+class ImportIn(Body):
+    """A file in one of the known formats, as text. `key` is where its conversation goes."""
+
+    content: str = Field(description="The file's text")
+    key: Annotated[str, Field(min_length=1, max_length=512)] | None = Field(
+        default=None, description="Needed unless the file names one; several conversations get `:thread:<n>`"
+    )
+
+
+class ImportedView(BaseModel):
+    """Where the conversations went."""
+
+    sessions: list[dict[str, Any]]
+
+
+class BackupIn(Body):
+    folder: str = Field(min_length=1, description="Folder on the daemon's machine; it must not exist yet")
+
+
+class BackupView(BaseModel):
+    """What was copied."""
+
+    folder: str
+    files: int
+    size_bytes: int
+
+
+def routes(parts: Parts) -> list[Route]:
+    async def export(call: Call) -> web.Response:
+        session = await opened(parts, call)
+        query: ExportQuery = call.query
+        record = session.record
+        header = Header(
+            session=record.session,
+            generation=record.generation,
+            key=record.key,
+            agent=record.agent,
+            at=record.created_at,
+        )
+        content = render_export(query.format, header, record.title, session.entries)
+        return web.Response(body=content, content_type=MEDIA_TYPES[query.format], charset="utf-8")
+
+    async def take_in(call: Call) -> web.Response:
+        body: ImportIn = call.body
+        try:
+            found = parse_import(body.content.encode())
+        except ImportProblem as error:
+            places = [(f"record {p.record}", p.detail) for p in error.problems]
+            raise Problem(422, "Cannot be imported", f"Nothing was imported. {error}", places) from error
+        keys = [_key_for(body.key or one.key, n, len(found)) for n, one in enumerate(found, 1)]
+        for key in keys:
+            checked_sender(parts, call.caller, key, None)
+            if parts.store.find(key) is not None:
+                detail = f"{key} has a session already; nothing was imported. Choose another key."
+                raise Problem(409, "Key in use", detail, [("key", detail)])
+        written: list[dict[str, Any]] = []
+        for key, one in zip(keys, found, strict=True):
+            owner = owner_of(key, None, call.caller, parts.config.sessions.identities)
+            session = await parts.store.active(key, owner=owner)
+            drafts = [counted(entry, parts.prompts.count) for entry in one.entries]
+            await parts.store.append(session, *drafts, change=lambda r, one=one: _titled(r, one.title))
+            written.append({"key": str(key), "session": session.id, "entries": len(drafts)})
+        return json_answer({"sessions": written}, 201)
+
+    async def save(call: Call) -> web.Response:
+        body: BackupIn = call.body
+        try:
+            copied = await backup.copy_live(parts, body.folder)
+        except backup.BackupRefused as error:
+            raise Problem(409, "No backup", str(error), [("folder", str(error))]) from error
+        return json_answer(BackupView(folder=copied.folder, files=copied.files, size_bytes=copied.size_bytes), 201)
+
+    return [
+        Route(
+            method="GET",
+            path="/v1/sessions/{key}/export",
+            endpoint=export,
+            summary="The session as JSONL, Markdown or OpenAI messages",
+            tag="transfer",
+            query=ExportQuery,
+            answers={200: "application/x-ndjson, text/markdown, application/json"},
+        ),
+        Route(
+            method="POST",
+            path="/v1/import",
+            endpoint=take_in,
+            summary="Take over conversations from a file; everything or nothing",
+            tag="transfer",
+            body=ImportIn,
+            answers={201: ImportedView},
+        ),
+        Route(
+            method="POST",
+            path="/v1/backup",
+            endpoint=save,
+            summary="Copy the data directory while the daemon runs",
+            tag="transfer",
+            body=BackupIn,
+            answers={201: BackupView},
+            roles=("admin",),
+        ),
+    ]
+
+
+def _key_for(key: str | None, number: int, count: int) -> Any:
+    if key is None:
+        raise Problem(422, "Invalid request", "The file names no session key: give key.", [("key", "is needed")])
+    return parse_key(key if count == 1 else f"{key}:thread:{number}")
+
+
+def counted(entry: Entry, count: Any) -> Entry:
+    """The draft with the count of its text."""
+    text = entry.text if isinstance(entry, UserEntry | AssistantEntry | ToolResultEntry) else ""
+    return dataclasses.replace(entry, tokens=count(text))
+
+
+def _titled(record: Any, title: str | None) -> Any:
+    return record if title is None else dataclasses.replace(record, title=title[:200])
