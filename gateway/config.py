@@ -16,7 +16,7 @@ from gateway.models.policy import ModelPolicy, RolesPolicy
 from sessions.policy import Policy, QueuePolicy, SessionsPolicy, TurnPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 PREFIX = "SESSIOND_"
 SEPARATOR = "__"
@@ -109,6 +109,12 @@ def _yaml(text: str, where: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
         raise BadConfig([f"{where}{line}: not YAML: {getattr(error, 'problem', error)}."]) from error
+
+
+def dump_yaml(value: Any, *, flow: bool = False) -> str:
+    """YAML text; `flow`: on one line."""
+    dump = cast("Callable[..., str]", yaml.safe_dump)
+    return dump(value, default_flow_style=flow, width=10_000, sort_keys=False, allow_unicode=True)
 
 
 def _put(settings: dict[str, Any], names: list[str], value: Any, variable: str) -> None:

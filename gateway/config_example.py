@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-import yaml
 from pydantic import BaseModel, SecretStr
 
 from gateway.agents import AgentPolicy
-from gateway.config import Config
+from gateway.config import Config, dump_yaml
 from gateway.http.policy import TokenPolicy
 from gateway.models.policy import ModelPolicy
 from sessions.policy import ResetOverride
@@ -80,9 +79,9 @@ def _default(field: FieldInfo) -> str:
         value = value.model_dump(mode="json")
     if value is None or isinstance(value, SecretStr):
         return "null"
-    plain = value if isinstance(value, bool | int | float | str | dict | list) else _plain(value)
-    return yaml.safe_dump(plain, default_flow_style=True, width=10_000, sort_keys=False).replace("\n...\n", "").strip()
+    plain: Any = value if isinstance(value, bool | int | float | str | dict | list) else _plain(value)
+    return dump_yaml(plain, flow=True).replace("\n...\n", "").strip()
 
 
 def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else str(value)
+    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else str(value)

@@ -60,7 +60,7 @@ class EventLog:
     def closed(self) -> bool:
         return self._closed
 
-    def emit(self, name: str, **fields: Any) -> None:
+    def emit(self, name: str, /, **fields: Any) -> None:
         self._items.append((name, fields))
         self._wake()
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gateway.counting import LazyCounter
     from gateway.tools import ToolRegistry
     from gateway.turn import Incoming
+    from sessions.context import Message
     from sessions.store import Session
 
 DEFAULT_SYSTEM = "You are a helpful assistant. Answer in the language of the person who writes to you."
@@ -54,16 +55,29 @@ class PromptBuilder:
 
     def build(self, session: Session, turns: frozenset[str], incoming: Incoming, *, tools: bool) -> Prompt:
         """The prompt of the next call for the messages of `turns`; `tools` False: the model must answer now."""
-        offered: Sequence[ToolSpec] = ()
-        if tools:
-            theirs = {tool.name for tool in incoming.client_tools}
-            own = [tool for tool in self.tools(session.record.agent) if tool.name not in theirs]
-            offered = [*own, *incoming.client_tools]
         return build_prompt(
-            system=self.system(session.record.agent),
+            system=self._system_for(session.record.agent, incoming),
             messages=render_messages(session.entries, turns=turns),
-            tools=offered,
+            tools=self._offered(session.record.agent, incoming) if tools else (),
         )
+
+    def stateless(self, agent: str, messages: Sequence[Message], incoming: Incoming) -> Prompt:
+        """The prompt of a call that belongs to no session: what the client sent, and its own tools."""
+        return build_prompt(system=self._system_for(agent, incoming), messages=messages, tools=incoming.client_tools)
+
+    def _system_for(self, agent: str, incoming: Incoming) -> str:
+        """The agent's text, then the client's; an agent without a text of its own leaves it to the client."""
+        policy = self._agents.get(agent)
+        if incoming.extra_system is None:
+            return self.system(agent)
+        if policy is None or policy.system is None:
+            return incoming.extra_system
+        return f"{policy.system}\n\n{incoming.extra_system}"
+
+    def _offered(self, agent: str, incoming: Incoming) -> list[ToolSpec]:
+        theirs = {tool.name for tool in incoming.client_tools}
+        own = [tool for tool in self.tools(agent) if tool.name not in theirs]
+        return [*own, *incoming.client_tools]
 
     def parts(self, session: Session) -> list[tuple[str, int]]:
         """What the next prompt consists of: the name of each part, and its tokens by our own count."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import orjson
@@ -113,4 +113,4 @@ class ToolRegistry:
         if not isinstance(arguments, dict):
             raise ToolFailed("The arguments must be a JSON object.")
         async with asyncio.timeout(self._timeout_s):
-            return await tool.run(arguments, context)
+            return await tool.run(cast("dict[str, Any]", arguments), context)

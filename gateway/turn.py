@@ -33,7 +33,8 @@ TurnState = Literal["waiting", "running", "done", "failed"]
 class Incoming:
     """A message as it enters, already checked. `role` is the caller's, `user` the person it is known to come from.
 
-    `client_tools` are offered to the model and run by the client; `results` answer calls to them.
+    `client_tools` are offered to the model and run by the client; `results` answer calls to them; `extra_system` is a
+    client's own system text.
     """
 
     text: str
@@ -49,6 +50,7 @@ class Incoming:
     source: str | None = None
     queue: QueueMode | None = None
     client_tools: tuple[ToolSpec, ...] = ()
+    extra_system: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict[str, Any])
     max_output: int | None = None
     commands: bool = True

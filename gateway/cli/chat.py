@@ -95,7 +95,7 @@ def _follow(daemon: Daemon, key: str, text: str) -> Iterator[tuple[str, dict[str
 
 
 def _status(fields: dict[str, Any]) -> str:
-    context = fields.get("context") or {}
+    context: dict[str, Any] = fields.get("context") or {}
     share = context.get("share")
     fill = (
         f"{100 * share:.0f} % of {context['window']} tokens" if share is not None else f"{context.get('tokens')} tokens"

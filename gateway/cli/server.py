@@ -74,10 +74,10 @@ def serve(
 
 def check(config: ConfigFile = None) -> None:
     """Check a configuration and show what is effective; secrets stay hidden."""
-    import yaml
+    from gateway.config import dump_yaml
 
     settings = read_config(config)
-    typer.echo(yaml.safe_dump(settings.model_dump(mode="json", exclude_defaults=True), sort_keys=False).strip())
+    typer.echo(dump_yaml(settings.model_dump(mode="json", exclude_defaults=True)).strip())
     typer.echo("The configuration is fine.", err=True)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import typer
-import yaml
 
 from gateway.cli.output import FAILED, USAGE, fail
+from gateway.config import dump_yaml
 
 DEFAULTS = {"openai": "gpt-5-mini", "anthropic": "claude-sonnet-4-5", "offline": "offline"}
 
@@ -35,9 +35,7 @@ def run(given: Answers, path: Path, *, force: bool, try_it: bool) -> None:
     if answers.provider not in DEFAULTS:
         fail(f"There is no provider {answers.provider!r}. Known: {', '.join(DEFAULTS)}.", USAGE)
     settings = settings_of(answers)
-    content = "# Written by sessiond setup; config.example.yaml shows every setting.\n" + yaml.safe_dump(
-        settings, sort_keys=False, allow_unicode=True
-    )
+    content = f"# Written by sessiond setup; config.example.yaml shows every setting.\n{dump_yaml(settings)}"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(content)

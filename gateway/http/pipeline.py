@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
+from structlog.contextvars import bind_contextvars
 
 from gateway.http.auth import OWNER, Tokens
 from gateway.http.limits import RateLimit, StreamLimit
@@ -26,10 +28,9 @@ if TYPE_CHECKING:
     from gateway.http.metrics import Metrics
     from gateway.http.policy import AuthPolicy, ServerPolicy
 
-log = structlog.get_logger()
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 BEARER = "bearer "
-REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +92,22 @@ def build_pipeline(
     metrics.watch_streams(lambda: streams.total)
     app = web.Application(middlewares=[_outermost(gate, streams, metrics)], client_max_size=server.max_body_bytes)
     app[STREAMS] = streams
-    app.on_response_prepare.append(_sign(server.cors_origins))
+    if server.cors_origins:
+        app.on_response_prepare.append(_cors(server.cors_origins))
     mount(app, routes)
     return app
 
 
 def _outermost(gate: Gate, streams: StreamLimit, metrics: Metrics) -> Middleware:
     process_id, numbers = gate.clock.new_id(), itertools.count(1)
+    note = _Notes(metrics, everything=log.is_enabled_for(logging.DEBUG)).note
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         started = gate.clock.monotonic()
-        request[REQUEST_ID] = f"{process_id}-{next(numbers)}"
+        request_id = f"{process_id}-{next(numbers)}"
+        # tasks started for this request inherit it: what a turn logs can be traced to its request
+        bind_contextvars(request=request_id)
         try:
             if is_preflight(request):
                 response: web.StreamResponse = web.Response(status=204)
@@ -112,11 +117,12 @@ def _outermost(gate: Gate, streams: StreamLimit, metrics: Metrics) -> Middleware
         except (ConnectionResetError, web.HTTPRedirection):
             raise
         except Exception as error:
-            response = respond(_told(request, error))
+            response = respond(_told(request, request_id, error))
+            response.headers["X-Request-Id"] = request_id
         finally:
             if STREAM_OF in request:
                 streams.leave(request[STREAM_OF])
-        _note(request, response.status, gate.clock.monotonic() - started, metrics)
+        note(request, response.status, gate.clock.monotonic() - started)
         return response
 
     return middleware
@@ -126,30 +132,37 @@ def is_preflight(request: web.Request) -> bool:
     return request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
 
 
-def _told(request: web.Request, error: Exception) -> Problem:
+def _told(request: web.Request, request_id: str, error: Exception) -> Problem:
     problem = problem_of(error)
     if problem is not None:
         return problem
-    request_id = request[REQUEST_ID]
-    log.error("request.failed", request=request_id, method=request.method, route=route_of(request), exc_info=error)
+    log.error("request.failed", method=request.method, route=route_of(request), exc_info=error)
     detail = f"sessiond failed inside. Its log has the details under request {request_id}."
     return Problem(500, "Internal error", detail)
 
 
-def _note(request: web.Request, status: int, took_s: float, metrics: Metrics) -> None:
-    route = route_of(request)
-    metrics.note(request.method, route, status, took_s)
-    caller = request.get(CALLER)
-    note = log.info if status >= 400 else log.debug
-    note(
-        "request",
-        request=request[REQUEST_ID],
-        method=request.method,
-        route=route,
-        status=status,
-        caller=None if caller is None else caller.name,
-        took_ms=round(took_s * 1000, 1),
-    )
+@dataclass(frozen=True, slots=True)
+class _Notes:
+    """Counts requests, and logs those that failed; `everything`: the others too, at debug."""
+
+    metrics: Metrics
+    everything: bool
+
+    def note(self, request: web.Request, status: int, took_s: float) -> None:
+        route = route_of(request)
+        self.metrics.requests.note(request.method, route, status, took_s)
+        if status < 400 and not self.everything:
+            return
+        caller = request.get(CALLER)
+        emit = log.info if status >= 400 else log.debug
+        emit(
+            "request",
+            method=request.method,
+            route=route,
+            status=status,
+            caller=None if caller is None else caller.name,
+            took_ms=round(took_s * 1000, 1),
+        )
 
 
 def route_of(request: web.Request) -> str:
@@ -158,17 +171,10 @@ def route_of(request: web.Request) -> str:
     return resource.canonical if resource is not None else "unknown"
 
 
-def _sign(origins: tuple[str, ...]) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Headers of every answer, streams and errors too, set just before it goes out."""
+def _cors(origins: tuple[str, ...]) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Headers for browsers, set just before an answer goes out, so that streams and errors have them too."""
 
-    async def sign(request: web.Request, response: web.StreamResponse) -> None:
-        headers = response.headers
-        request_id = request.get(REQUEST_ID)
-        if request_id is not None:
-            headers["X-Request-Id"] = request_id
-        headers["X-Content-Type-Options"] = "nosniff"
-        if origins:
-            origin = request.headers.get("Origin")
-            headers.update(cors_headers(origin, origins, preflight=is_preflight(request)))
+    async def add(request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(cors_headers(request.headers.get("Origin"), origins, preflight=is_preflight(request)))
 
-    return sign
+    return add

@@ -106,7 +106,7 @@ def problem_of(error: Exception) -> Problem | None:
         case StorageError():
             return Problem(503, "Storage failed", str(error), headers={"Retry-After": "5"})
         case ModelError():
-            return Problem(TURN_STATUS.get(error.code, 502), "The model gave no reply", str(error))
+            return model_problem(error)
         case web.HTTPRequestEntityTooLarge():
             return Problem(413, "Body too large", "The request body is larger than server.max_body_bytes allows.")
         case web.HTTPMethodNotAllowed():
@@ -142,6 +142,13 @@ def _known_names(model: type[BaseModel], *, nested: bool) -> Iterator[str]:
     schema = model.model_json_schema()
     for part in schema.get("$defs", {}).values() if nested else [schema]:
         yield from part.get("properties", {})
+
+
+def model_problem(error: ModelError) -> Problem:
+    """What a caller is told of a model that gave no reply."""
+    headers = {} if error.retry_after_s is None else {"Retry-After": str(max(1, round(error.retry_after_s)))}
+    status = TURN_STATUS.get(error.code, 502)
+    return Problem(status, "The model gave no reply", str(error), headers=headers, extra={"code": error.code})
 
 
 def respond(problem: Problem) -> web.Response:
