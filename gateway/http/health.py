@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from aiohttp import web
@@ -34,12 +35,17 @@ class Readiness(BaseModel):
     parts: dict[str, PartState]
 
 
-def routes(parts: Parts, metrics: Metrics) -> list[Route]:
+Check = Callable[[], PartState]
+
+
+def routes(checks: Mapping[str, Check], metrics: Metrics) -> list[Route]:
+    """`checks` say how a part is; one that answers `down` makes the daemon not ready."""
+
     async def alive(call: Call) -> web.Response:
         return json_answer(Alive())
 
     async def ready(call: Call) -> web.Response:
-        content = readiness(parts)
+        content = readiness(checks)
         return json_answer(content, 200 if content.ready else 503)
 
     async def counters(call: Call) -> web.Response:
@@ -76,15 +82,24 @@ def routes(parts: Parts, metrics: Metrics) -> list[Route]:
     ]
 
 
-def readiness(parts: Parts) -> Readiness:
-    """What each part says of itself; replies need the store and a model, not the ledger."""
-    chat = parts.models.choose("main", None)
-    states = {
-        "store": PartState(state="ok"),
-        "turns": PartState(state="down", detail="stopping") if parts.turns.stopping else PartState(state="ok"),
-        "model": PartState(state="ok", detail=f"{chat.name} ({chat.model})"),
-        "ledger": PartState(state="ok")
-        if parts.ledger.problem is None
-        else PartState(state="degraded", detail=parts.ledger.problem),
-    }
-    return Readiness(ready=all(part.state != "down" for part in states.values()), parts=states)
+def readiness(checks: Mapping[str, Check]) -> Readiness:
+    """What each part says of itself."""
+    states = {name: check() for name, check in checks.items()}
+    return Readiness(ready=all(state.state != "down" for state in states.values()), parts=states)
+
+
+def daemon_checks(parts: Parts) -> dict[str, Check]:
+    """The parts of a daemon: replies need the store and a model, not the ledger."""
+
+    def turns() -> PartState:
+        return PartState(state="down", detail="stopping") if parts.turns.stopping else PartState(state="ok")
+
+    def model() -> PartState:
+        chat = parts.models.choose("main", None)
+        return PartState(state="ok", detail=f"{chat.name} ({chat.model})")
+
+    def ledger() -> PartState:
+        problem = parts.ledger.problem
+        return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
+
+    return {"store": lambda: PartState(state="ok"), "turns": turns, "model": model, "ledger": ledger}

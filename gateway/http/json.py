@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from codecs import BOM_UTF8
 from typing import Any, cast
 
 import orjson
@@ -26,7 +27,7 @@ def parse_json(payload: bytes) -> Any:
     duplicate names, names with NUL, nesting deeper than MAX_DEPTH, bytes that are not UTF-8.
     """
     try:
-        text = payload.decode("utf-8-sig")
+        text = payload.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         raise BadJson(f"The body is not UTF-8 (byte {error.start}).") from error
     try:

@@ -29,6 +29,7 @@ class StreamLimit:
 
     def __init__(self, per_caller: int) -> None:
         self.per_caller = per_caller
+        self.total = 0
         self._open: dict[str, int] = {}
 
     def enter(self, name: str) -> bool:
@@ -37,15 +38,13 @@ class StreamLimit:
         if count >= self.per_caller:
             return False
         self._open[name] = count + 1
+        self.total += 1
         return True
 
     def leave(self, name: str) -> None:
         count = self._open[name] - 1
+        self.total -= 1
         if count:
             self._open[name] = count
         else:
             del self._open[name]
-
-    @property
-    def total(self) -> int:
-        return sum(self._open.values())

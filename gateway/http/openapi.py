@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
 from pydantic.json_schema import models_json_schema
 
+from gateway.http.json import dump
 from gateway.http.problems import CONTENT_TYPE, ProblemBody
+from gateway.http.routes import Route
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from gateway.http.routes import Route
+    from gateway.http.routes import Call
 
 REF = "#/components/schemas/{model}"
 PROBLEMS = {
     400: "Malformed request",
     401: "No or a wrong token",
+    403: "A web page or host name that may not use a daemon without tokens",
     404: "Not there, or not visible with this token",
     409: "In conflict with what is there",
     413: "Too large",
@@ -35,17 +40,38 @@ PARAMETERS = {
 }
 
 
+def routes(described: list[Route], version: str) -> list[Route]:
+    """The address of the description."""
+    description = dump(build_openapi(described, version))
+
+    async def show(call: Call) -> web.Response:
+        return web.Response(body=description, content_type="application/json")
+
+    return [
+        Route(
+            method="GET",
+            path="/openapi.json",
+            endpoint=show,
+            summary="The description of this API",
+            tag="docs",
+            answers={200: "application/json"},
+            public=True,
+        )
+    ]
+
+
 def build_openapi(routes: list[Route], version: str) -> dict[str, Any]:
     """An OpenAPI 3.1 document."""
-    models: dict[type[BaseModel], None] = {ProblemBody: None}
+    described: dict[type[BaseModel], None] = {ProblemBody: None}
     for route in routes:
-        for model in (route.body, *route.answers.values()):
+        for model in (route.body, route.query, *route.answers.values()):
             if isinstance(model, type):
-                models[model] = None
-    _, schemas = models_json_schema([(model, "validation") for model in models], ref_template=REF)
+                described[model] = None
+    refs, schemas = models_json_schema([(model, "validation") for model in described], ref_template=REF)
+    names = _Names({model: refs[model, "validation"]["$ref"] for model in described}, schemas.get("$defs", {}))
     paths: dict[str, Any] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, names)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -55,42 +81,55 @@ def build_openapi(routes: list[Route], version: str) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": schemas.get("$defs", {}),
+            "schemas": names.schemas,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}, {}],
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Where the schema of each model stands in the document."""
+
+    refs: dict[type[BaseModel], str]
+    schemas: dict[str, Any]
+
+    def ref(self, model: type[BaseModel]) -> dict[str, str]:
+        return {"$ref": self.refs[model]}
+
+    def schema(self, model: type[BaseModel]) -> dict[str, Any]:
+        return self.schemas[self.refs[model].rpartition("/")[2]]
+
+
+def _operation(route: Route, names: _Names) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": f"{route.method.lower()}_{re.sub(r'[^a-z0-9]+', '_', route.path.lower()).strip('_')}",
         "tags": [route.tag],
-        "parameters": [*_path_parameters(route.path), *_query_parameters(route)],
-        "responses": {str(status): _answer(model) for status, model in route.answers.items()},
+        "parameters": [*_path_parameters(route.path), *_query_parameters(route, names)],
+        "responses": {str(status): _answer(model, names) for status, model in route.answers.items()},
+        "x-roles": ["anyone"] if route.public else list(route.roles),
     }
+    if route.public:
+        operation["security"] = []
     operation["responses"] |= {
-        str(status): {
-            "description": what,
-            "content": {CONTENT_TYPE: {"schema": {"$ref": REF.format(model="ProblemBody")}}},
-        }
+        str(status): {"description": what, "content": {CONTENT_TYPE: {"schema": names.ref(ProblemBody)}}}
         for status, what in PROBLEMS.items()
         if str(status) not in operation["responses"]
     }
     if route.body is not None:
         operation["requestBody"] = {
             "required": not route.body_optional,
-            "content": {"application/json": {"schema": {"$ref": REF.format(model=route.body.__name__)}}},
+            "content": {"application/json": {"schema": names.ref(route.body)}},
         }
     return operation
 
 
-def _answer(model: type[BaseModel] | str) -> dict[str, Any]:
+def _answer(model: type[BaseModel] | str, names: _Names) -> dict[str, Any]:
     if isinstance(model, str):
         return {"description": model, "content": {kind.strip(): {} for kind in model.split(",")}}
-    content = {"application/json": {"schema": {"$ref": REF.format(model=model.__name__)}}}
-    return {"description": model.__doc__ or "", "content": content}
+    return {"description": model.__doc__ or "", "content": {"application/json": {"schema": names.ref(model)}}}
 
 
 def _path_parameters(path: str) -> list[dict[str, Any]]:
@@ -101,16 +140,15 @@ def _path_parameters(path: str) -> list[dict[str, Any]]:
     return out
 
 
-def _query_parameters(route: Route) -> list[dict[str, Any]]:
+def _query_parameters(route: Route, names: _Names) -> list[dict[str, Any]]:
     if route.query is None:
         return []
-    schema = route.query.model_json_schema(ref_template=REF)
-    required = schema.get("required", [])
+    schema = names.schema(route.query)
     return [
         {
             "name": name,
             "in": "query",
-            "required": name in required,
+            "required": name in schema.get("required", []),
             "description": field.get("description", ""),
             "schema": {part: value for part, value in field.items() if part not in ("description", "title")},
         }

@@ -120,7 +120,7 @@ def _outermost(gate: Gate, streams: StreamLimit, metrics: Metrics) -> Middleware
             response = respond(_told(request, request_id, error))
             response.headers["X-Request-Id"] = request_id
         finally:
-            if STREAM_OF in request:
+            if streams.total and STREAM_OF in request:
                 streams.leave(request[STREAM_OF])
         note(request, response.status, gate.clock.monotonic() - started)
         return response
