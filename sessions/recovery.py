@@ -11,6 +11,7 @@ import structlog
 
 from sessions.context import open_turns
 from sessions.entries import CompactionEntry, EndedEntry
+from sessions.files import TEMPORARY
 from sessions.index import Index
 from sessions.keys import MalformedKey, parse_key
 from sessions.lines import Scan, scan
@@ -50,10 +51,16 @@ class StartReport:
 class TranscriptFile:
     """One generation's file."""
 
-    path: Path
+    folder: Path
+    name: str
     session: str
     generation: int
     size: int
+
+    @property
+    def path(self) -> Path:
+        """Made when asked for: most files are only counted."""
+        return self.folder / self.name
 
 
 def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tuple[Index, StartReport]:
@@ -66,13 +73,16 @@ def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tup
         return index, StartReport(index=index_report, clean=True, sessions=index.count())
     found = list_transcripts(files, data_dir)
     newest, leftovers = _newest_generations(files, index, found.named)
+    for path in found.unfinished:
+        files.remove(path)
+        leftovers.append(path.name)
     reread: list[str] = []
     deleted: list[str] = []
     unreadable = list(found.unnamed)
     for file in newest.values():
-        record = index.find(file.session)
-        if record is not None and record.size == file.size and record.generation == file.generation:
+        if index.covered(file.session) == (file.generation, file.size):
             continue
+        record = index.find(file.session)
         content = scan(files.read(file.path))
         rebuilt = _record(content, file, record, now)
         if rebuilt is None:
@@ -85,8 +95,6 @@ def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tup
             continue
         index.put(rebuilt)
         reread.append(file.session)
-    if not index_report.records:
-        _choose_active(index, reread)
     for name in unreadable:
         log.warning("transcript.unreadable", file=name)
     return index, StartReport(
@@ -102,10 +110,11 @@ def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tup
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The transcript files of a data directory."""
+    """The transcript files of a data directory; `unfinished` ones were never whole, so nothing in them counted."""
 
     named: list[TranscriptFile]
     unnamed: list[str]
+    unfinished: list[Path]
 
 
 def list_transcripts(files: Files, data_dir: Path) -> Found:
@@ -113,14 +122,17 @@ def list_transcripts(files: Files, data_dir: Path) -> Found:
     root = data_dir / "transcripts"
     named: list[TranscriptFile] = []
     unnamed: list[str] = []
+    unfinished: list[Path] = []
     for folder in files.folders(root):
         for name, size in files.list_sizes(folder).items():
             match = _NAME.fullmatch(name)
             if match is not None:
-                named.append(TranscriptFile(folder / name, match["session"], int(match["generation"]), size))
+                named.append(TranscriptFile(folder, name, match["session"], int(match["generation"]), size))
             elif name.endswith(".jsonl"):
                 unnamed.append(name)
-    return Found(named, unnamed)
+            elif name.endswith(TEMPORARY):
+                unfinished.append(folder / name)
+    return Found(named, unnamed, unfinished)
 
 
 def _newest_generations(
@@ -134,10 +146,12 @@ def _newest_generations(
     newest: dict[str, TranscriptFile] = {}
     leftovers: list[str] = []
     for session, generations in by_session.items():
+        if len(generations) == 1:
+            newest[session] = generations[0]
+            continue
         generations.sort(key=lambda file: file.generation)
-        last = generations[-1]
-        record = index.find(session)
-        if record is not None and last.generation > record.generation and len(generations) > 1:
+        last, covered = generations[-1], index.covered(session)
+        if covered is not None and last.generation > covered[0]:
             before = generations[-2]
             if not _leads_to(files, before, last.generation):
                 files.remove(last.path)
@@ -191,18 +205,3 @@ def _finish_deletion(files: Files, named: list[TranscriptFile], session: str) ->
     own = sorted((file for file in named if file.session == session), key=lambda file: file.generation)
     for file in own:
         files.remove(file.path)
-
-
-def _choose_active(index: Index, sessions: list[str]) -> None:
-    """After a rebuild: of the sessions of one key the newest that has not ended is the active one.
-
-    Session ids are ULIDs, so their order is that of their creation.
-    """
-    for session in sorted(sessions):
-        record = index.find(session)
-        if record is not None and record.ended is not None:
-            index.put(dataclasses.replace(record, state="former"))
-    for session in sorted(sessions):
-        record = index.find(session)
-        if record is not None and record.ended is None:
-            index.put(dataclasses.replace(record, state="active"))

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import zlib
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import orjson
@@ -74,8 +74,8 @@ def head_of(row: bytes) -> Head:
 
 
 def at_ms(at: datetime) -> int:
-    """Milliseconds since 1970, as the index sorts by."""
-    return round((at - EPOCH).total_seconds() * 1000)
+    """Milliseconds since 1970, as the index sorts by; cut off, as in the text of a time."""
+    return (at - EPOCH) // timedelta(milliseconds=1)
 
 
 # --- the journal ------------------------------------------------------------------------------------------------------

@@ -597,3 +597,16 @@ def test_the_part_of_a_transcript_a_record_stands_for_is_known_without_reading_i
     index.put(dataclasses.replace(record(1), generation=3, size=4711))
     index.put(record(2, KEYS[1]))
     assert [index.covered(session_id(number)) for number in (1, 2, 3)] == [(3, 4711), (1, 0), None]
+
+
+@given(
+    st.lists(st.datetimes(datetime(1960, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)), min_size=2, max_size=5)
+)
+@settings(deadline=None, max_examples=50)
+def test_times_finer_than_the_file_keeps_do_not_confuse_the_lists(times: list[datetime]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        index, _ = load(Path(folder))
+        for at in times:
+            index.put(dataclasses.replace(record(1), active_at=at))
+        (only,) = walked(index, PageQuery())
+        assert timedelta(0) <= times[-1] - only.active_at < timedelta(milliseconds=1)
