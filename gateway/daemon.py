@@ -155,8 +155,8 @@ class Daemon:
             runner = web.AppRunner(build_app(parts), access_log=None, shutdown_timeout=1)
             await runner.setup()
             try:
-                await self._listen(runner)
                 resumed = await parts.turns.resume_open()
+                await self._listen(runner)
                 log.info("ready", url=self.url, resumed=resumed)
                 self.ready.set()
                 if not report.clean:

@@ -98,6 +98,7 @@ class Replies:
 
     async def generate(self, lane: Lane[Turn], lead: Turn) -> None:
         """Raises ModelError and StorageError; what was shown by then is in `lead.shown`."""
+        await self._prompts.ready()
         if lead.resumed and not await self._another_attempt(lane, lead):
             return
         session = lead.session

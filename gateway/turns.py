@@ -151,7 +151,17 @@ class Turns:
         """
         if self._group is None or self._stopping:
             raise Stopping("The daemon is stopping. Send the message again in a moment.")
-        return await asyncio.shield(self._group.create_task(self._accept(key, incoming), name=f"accept {key}"))
+        outcome = await asyncio.shield(self._group.create_task(self._outcome(key, incoming), name=f"accept {key}"))
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def _outcome(self, key: SessionKey, incoming: Incoming) -> Turn | Exception:
+        """A refusal is for the one who asked; raised in the group it would end every turn."""
+        try:
+            return await self._accept(key, incoming)
+        except Exception as error:
+            return error
 
     async def _accept(self, key: SessionKey, incoming: Incoming) -> Turn:
         await self._prompts.ready()
@@ -492,7 +502,10 @@ class Turns:
                 await self._store.delete(session_id)
 
     async def resume_open(self) -> int:
-        """Puts every message that still waits for its reply back in line, after a crash or a stop. Returns how many."""
+        """Puts every message that still waits for its reply back in line, after a crash or a stop. Returns how many.
+
+        Before anything is accepted: a message of today must not find its session's older ones unaccounted for.
+        """
         assert self._group is not None  # noqa: S101
         resumed = 0
         for record in self._store.with_open_turns():

@@ -24,7 +24,7 @@ import aiohttp
 import yaml
 
 from sessions.context import answered_turns, uncarried
-from sessions.entries import AssistantEntry, CommandEntry, TurnFailedEntry, UserEntry
+from sessions.entries import AssistantEntry, UserEntry
 from sessions.lines import scan
 from tests.bench.standin import Pace, StandIn
 
@@ -135,10 +135,15 @@ def judge(data_dir: Path, load: Load) -> dict[str, int]:
     for path in sorted((data_dir / "transcripts").rglob("*.jsonl")):
         content = scan(path.read_bytes())
         problems += len(content.problems)
+        for problem in content.problems:
+            print(f"{path.name}: {problem}", file=sys.stderr)
         entries = uncarried(content.entries)
         done = answered_turns(entries)
         replies = Counter(e.turn for e in entries if isinstance(e, AssistantEntry) and e.finish != "tool_calls")
-        problems += sum(1 for count in replies.values() if count > 1)
+        for turn, count in replies.items():
+            if count > 1:
+                problems += 1
+                print(f"{path.name}: {turn} has {count} replies", file=sys.stderr)
         for entry in entries:
             if isinstance(entry, UserEntry):
                 said[entry.text] += 1
@@ -146,7 +151,6 @@ def judge(data_dir: Path, load: Load) -> dict[str, int]:
                 order.setdefault(key, []).append((path.name, entry.seq, entry.text))
                 if entry.turn in done:
                     answered.add(entry.text)
-            assert isinstance(entry, UserEntry | AssistantEntry | TurnFailedEntry | CommandEntry) or entry.seq
     sent = [text for texts in load.acknowledged.values() for text in texts]
     disordered = 0
     for key, texts in load.acknowledged.items():
