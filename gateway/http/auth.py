@@ -67,7 +67,9 @@ class Tokens:
         return not self._known
 
     def caller(self, secret: str) -> Caller | None:
-        """Compares with every token in constant time."""
+        """Compares with every token in constant time. No token has an empty secret."""
+        if not secret:
+            return None
         digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
         found: Caller | None = None
         for known, caller in self._known:
@@ -95,16 +97,23 @@ def _caller(token: TokenPolicy) -> Caller:
 
 
 def may_see(caller: Caller, key: str, owner: str | None) -> bool:
-    """Whether a caller may see a session that exists."""
+    """Whether a caller may see a session that exists.
+
+    A person sees their own sessions, and under their token's prefixes those that belong to nobody else.
+    """
     if caller.role == "admin":
         return True
     if caller.agents is not None and key.startswith("agent:") and key.split(":", 2)[1] not in caller.agents:
         return False
-    if caller.key_prefixes is not None and any(key.startswith(prefix) for prefix in caller.key_prefixes):
-        return True
     if caller.role == "user":
-        return owner is not None and owner == caller.user
-    return caller.key_prefixes is None and not is_internal(key)
+        return owner == caller.user if owner is not None else _under_prefix(caller, key)
+    return _under_prefix(caller, key) or (caller.key_prefixes is None and not is_internal(key))
+
+
+def _under_prefix(caller: Caller, key: str) -> bool:
+    """Whether a prefix names the key, by whole words: `agent:main:web` does not name `agent:main:web2:group:1`."""
+    prefixes = caller.key_prefixes or ()
+    return any(f"{key}:".startswith(prefix if prefix.endswith(":") else f"{prefix}:") for prefix in prefixes)
 
 
 def is_internal(key: str) -> bool:
@@ -120,11 +129,11 @@ def may_post(
     text = str(key)
     if exists or caller.role != "user":
         return may_see(caller, text, owner)
-    if caller.agents is not None and key.agent not in caller.agents:
+    if caller.agents is not None and text.startswith("agent:") and key.agent not in caller.agents:
         return False
-    if caller.key_prefixes is not None and any(text.startswith(prefix) for prefix in caller.key_prefixes):
-        return True
-    return key.type == "direct" and key.peer in own_peers(caller, key.channel or "", identities)
+    return _under_prefix(caller, text) or (
+        key.type == "direct" and key.peer in own_peers(caller, key.channel or "", identities)
+    )
 
 
 def own_peers(caller: Caller, channel: str, identities: Mapping[str, Sequence[str]]) -> set[str]:
@@ -139,9 +148,9 @@ def own_peers(caller: Caller, channel: str, identities: Mapping[str, Sequence[st
 def owner_of(
     key: SessionKey, sender: str | None, caller: Caller, identities: Mapping[str, Sequence[str]]
 ) -> str | None:
-    """The person a new session belongs to: only private chats have one."""
+    """The person a new session belongs to: a group's belongs to nobody, whoever wrote first."""
     if caller.role == "user":
-        return caller.user
+        return None if key.type in ("group", "channel") else caller.user
     if key.type != "direct" or key.peer is None:
         return None
     alias = f"{key.channel}:{sender or key.peer}"

@@ -9,6 +9,8 @@ from pydantic import Field, SecretStr, model_validator
 from sessions.policy import Policy
 
 Role = Literal["admin", "frontend", "user"]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
+Prefix = Annotated[str, Field(pattern=r"^(agent|cron|hook):")]
 
 
 class ServerPolicy(Policy):
@@ -34,23 +36,32 @@ class ServerPolicy(Policy):
 class TokenPolicy(Policy):
     """One token: a name for the log, the secret (or where it is), and what it may do."""
 
-    name: str = Field(description="Name for logs and limits; never the secret.")
+    name: Annotated[str, Field(min_length=1)] = Field(description="Name for logs and limits; never the secret.")
     token: SecretStr | None = Field(default=None, description="The secret itself.")
     token_env: str | None = Field(default=None, description="Environment variable that holds the secret.")
-    token_hash: str | None = Field(default=None, description="SHA-256 of the secret, in hex.")
+    token_hash: Sha256 | None = Field(default=None, description="SHA-256 of the secret, in hex.")
     role: Role = Field(description="admin: everything; frontend: speaks for users; user: one person.")
     user: str | None = Field(default=None, description="The person a user token belongs to.")
     agents: tuple[str, ...] | None = Field(default=None, description="Agents it may speak to; null: all.")
-    key_prefixes: tuple[str, ...] | None = Field(
-        default=None, description="Session keys it may use, by their beginning; null: all chats of its role."
+    key_prefixes: tuple[Prefix, ...] | None = Field(
+        default=None,
+        description="Session keys it may use, by their first words, as in agent:main:telegram; null: all chats of its "
+        "role.",
     )
 
     @model_validator(mode="after")
-    def _one_secret(self) -> TokenPolicy:
+    def _whole(self) -> TokenPolicy:
         if sum(part is not None for part in (self.token, self.token_env, self.token_hash)) != 1:
             raise ValueError(f"token {self.name!r} needs exactly one of token, token_env and token_hash")
+        if self.token is not None and not self.token.get_secret_value():
+            raise ValueError(f"token {self.name!r} is empty; give it a long random text")
         if self.role == "user" and not self.user:
             raise ValueError(f"token {self.name!r} has the role user and needs a user")
+        if self.role == "admin" and (self.agents is not None or self.key_prefixes is not None):
+            raise ValueError(
+                f"token {self.name!r} is an admin, who sees everything; take the role frontend to limit it, or leave "
+                "out agents and key_prefixes"
+            )
         return self
 
 
@@ -58,3 +69,11 @@ class AuthPolicy(Policy):
     """Who may use the API. Without any token everybody who reaches the loopback address is the owner."""
 
     tokens: tuple[TokenPolicy, ...] = Field(default=(), description="Tokens of frontends, people and administrators.")
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> AuthPolicy:
+        names = [token.name for token in self.tokens]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two tokens are called {twice!r}; limits and logs need a name for each")
+        return self

@@ -55,9 +55,7 @@ def demo_routes(boom: Callable[[], None] = lambda: None) -> list[Route]:
         body: NoteIn = call.body
         query: NoteQuery = call.query
         text = (body.text.upper() if query.loud else body.text) * query.times
-        view = NoteView(
-            key=str(call.key), agent=call.key.agent, caller=call.caller.name, text=text, stars=body.stars
-        )
+        view = NoteView(key=str(call.key), agent=call.key.agent, caller=call.caller.name, text=text, stars=body.stars)
         return json_answer(view, 201)
 
     async def optional(call: Call) -> web.Response:
