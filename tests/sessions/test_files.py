@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,7 +29,6 @@ from sessions.files import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
@@ -127,6 +127,12 @@ def test_a_failed_append_leaves_the_file_as_it_was(
         files.append(path, b"two\n", expected_size=4, sync=True)
     assert path.read_bytes() == b"one\n"
     assert files.append(path, b"two\n", expected_size=4, sync=True) == 8
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_device_that_is_really_full_says_so() -> None:
+    with pytest.raises(StorageFull, match="Free some space"):
+        OsFiles().append(Path("/dev/full"), b"one\n", expected_size=0, sync=True)
 
 
 def test_an_append_that_could_not_be_taken_back_is_seen_by_the_next_one(tmp_path: Path) -> None:
