@@ -2,53 +2,46 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
 import anthropic
+import structlog
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
 from gateway.models import anthropic_wire
-from gateway.models.base import Finished, ModelBroken, ModelUnavailable, TextDelta
-from gateway.models.openai_wire import dumps
-from gateway.models.wire import error_of, model_errors, number, parse_object, read_events, text_of
-from sessions.entries import Finish, ToolCall
+from gateway.models.base import Finished, ModelBroken, ModelError, TextDelta
+from gateway.models.endpoint import END, WHOLE, Endpoint, Refused
+from gateway.models.estimate import estimate
+from gateway.models.failures import error_of_object, error_of_status
+from gateway.models.openai_wire import as_text
+from gateway.models.partial import PartialReply, fields_of, number, string, take_all
 from sessions.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from gateway.models.base import ModelEvent, ModelRequest
     from gateway.models.policy import ModelPolicy
+    from sessions.entries import Finish
 
-STREAM_RAW = {"X-Stainless-Raw-Response": "stream"}
+log = structlog.get_logger()
+
 DEFAULT_MAX_OUTPUT = 8192
 FINISH: dict[str, Finish] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
+    "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
     "refusal": "filter",
 }
 SCHEMA_TOOL = "reply"
-
-
-@dataclass(slots=True)
-class _Reply:
-    """What has come so far."""
-
-    text: list[str] = field(default_factory=list[str])
-    calls: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
-    usage: dict[str, int] = field(default_factory=dict[str, int])
-    finish: str | None = None
-    model: str = ""
-    stopped: bool = False
+SAME_NAME = ("top_p", "top_k", "stop_sequences", "thinking", "metadata")
 
 
 class AnthropicModel:
-    """One model. As with OpenAI, the SDK sends and authenticates, and the event stream is read as bytes."""
+    """One model. A schema is asked for as a tool the model must call."""
 
     def __init__(
         self,
@@ -66,168 +59,166 @@ class AnthropicModel:
         self._policy = policy
         self._count = count
         self._load_blob = load_blob
-        self._client = AsyncAnthropic(
-            api_key=api_key or "none",
-            base_url=policy.base_url,
-            max_retries=0,
-            timeout=anthropic.Timeout(
-                policy.timeouts.between_tokens_s,
-                connect=policy.timeouts.connect_s,
-                read=max(policy.timeouts.first_token_s, policy.timeouts.between_tokens_s) + 1,
-            ),
-            http_client=DefaultAioHttpClient(),
-        )
+        http = DefaultAioHttpClient(timeout=anthropic.Timeout(None, connect=policy.timeouts.connect_s))
+        base_url = policy.base_url.rstrip("/").removesuffix("/v1") if policy.base_url else None
+        self._client = AsyncAnthropic(api_key=api_key or "none", base_url=base_url, max_retries=0, http_client=http)
+        headers = {**self._client.default_headers, **self._client.auth_headers}
+        url = f"{str(self._client.base_url).rstrip('/')}/v1/messages"
+        self._endpoint = Endpoint(name, http, url, headers, policy.timeouts)
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        reply = _Reply(model=self.model)
-        async with (
-            model_errors(self.name, reply.text, self._policy.timeouts.total_s, anthropic.APIConnectionError),
-            self._post(request) as response,
-            aclosing(self._read(response, reply)) as pieces,
-        ):
-            async for piece in pieces:
-                yield TextDelta(piece)
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        reply = PartialReply(self.model)
+        usage: dict[str, int] = {}
+        try:
+            events = self._endpoint.events(self._body(request), lambda: reply.begun)
+            async with aclosing(events):
+                async for batch in events:
+                    text, failure = take_all(batch, lambda name, fields: self._take(name, fields, reply, usage))
+                    if text:
+                        yield TextDelta(text)
+                    if failure is not None:
+                        raise failure
+        except Refused as error:
+            raise error_of_status(self.name, error.status, error.text, error.headers) from error
+        except ModelError as error:
+            if reply.finish is None:
+                error.partial = reply.shown
+                raise
+            log.warning("model.failed_after_reply", model=self.name, error=str(error))
+        reply.usage = usage_of(usage)
         yield self._finished(reply, request)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         body = anthropic_wire.render(
             request.prompt, model=self.model, load_blob=self._load_blob, cache_ttl=self._policy.cache_ttl
         )
+        body |= params_of(request.params, tools="tools" in body)
         if request.schema is not None:
             tool = {"name": SCHEMA_TOOL, "description": "The reply.", "input_schema": dict(request.schema)}
             body["tools"] = [*body.get("tools", ()), tool]
             body["tool_choice"] = {"type": "tool", "name": SCHEMA_TOOL}
-        params = dict(request.params)
-        if "stop" in params:
-            stop = params.pop("stop")
-            params["stop_sequences"] = [stop] if isinstance(stop, str) else stop
-        known = ("temperature", "top_p", "top_k", "stop_sequences", "tool_choice", "metadata", "thinking")
-        body |= {name: value for name, value in params.items() if name in known}
         body["max_tokens"] = request.max_output or self._policy.max_output or DEFAULT_MAX_OUTPUT
         body["stream"] = True
         return body
 
-    @asynccontextmanager
-    async def _post(self, request: ModelRequest) -> AsyncIterator[Any]:
-        """The open response. Raises ModelError for an HTTP error."""
-        limit = self._policy.timeouts.first_token_s
-        try:
-            async with asyncio.timeout(limit):
-                response: Any = await self._client.post(
-                    "/v1/messages", cast_to=object, body=self._body(request), options={"headers": STREAM_RAW}
-                )
-        except TimeoutError as error:
-            raise ModelUnavailable(f"{self.name} sent nothing for {limit:g} s.") from error
-        except anthropic.APIStatusError as error:
-            raise error_of(self.name, error.status_code, error.response.text, error.response.headers) from error
-        try:
-            yield response
-        finally:
-            await response.close()
-
-    async def _read(self, response: Any, reply: _Reply) -> AsyncIterator[str]:
-        kind = str(response.http_response.headers.get("content-type", ""))
-        chunks = cast("AsyncIterator[bytes]", response.iter_bytes())
-        if "event-stream" not in kind:
-            content = b"".join([chunk async for chunk in chunks])
-            parse_object(content, self.name)
-            raise ModelBroken(f"{self.name} did not answer with a stream of events.")
-        async with aclosing(read_events(chunks, self.name, self._policy.timeouts)) as events:
-            async for _, fields in events:
-                piece = self._take(fields, reply)
-                if piece:
-                    reply.text.append(piece)
-                    yield piece
-                if reply.stopped:
-                    return
-
-    def _take(self, fields: dict[str, Any], reply: _Reply) -> str:
+    def _take(self, name: str, fields: dict[str, Any], reply: PartialReply, usage: dict[str, int]) -> str:
         """Takes over one event; the new text in it. Raises ModelError for an error event."""
+        if name == WHOLE and fields.get("type") == "message":
+            return self._take_whole(fields, reply, usage)
+        index = number(fields.get("index"))
+        delta = fields_of(fields.get("delta"))
         match fields.get("type"):
             case "message_start":
-                message = fields.get("message") or {}
-                reply.model = text_of(message.get("model")) or reply.model
-                _take_usage(reply, message.get("usage"))
+                message = fields_of(fields.get("message"))
+                reply.model = string(message.get("model")) or reply.model
+                _take_usage(usage, message)
             case "content_block_start":
-                return _start_block(reply, fields)
+                return _take_block(reply, index, fields_of(fields.get("content_block")))
             case "content_block_delta":
-                delta = fields.get("delta") or {}
+                reply.begun = True
                 if delta.get("type") == "input_json_delta":
-                    call = reply.calls.get(number(fields.get("index")))
-                    if call is not None:
-                        call["arguments"] += text_of(delta.get("partial_json"))
-                return text_of(delta.get("text"))
+                    reply.call_at(index).arguments.append(string(delta.get("partial_json")))
+                return reply.add_text(delta.get("text"))
             case "message_delta":
-                delta = fields.get("delta") or {}
-                reply.finish = delta.get("stop_reason") or reply.finish
-                _take_usage(reply, fields.get("usage"))
+                reply.finish = _finish(delta) or reply.finish
+                _take_usage(usage, fields)
             case "message_stop":
-                reply.stopped = True
+                reply.ended = True
             case "error":
-                error = fields.get("error") or {}
-                kind = text_of(error.get("type"))
-                status = 400 if kind == "invalid_request_error" else None
-                raise error_of(self.name, status, text_of(error.get("message")) or kind or "an error")
+                raise error_of_object(self.name, fields.get("error"))
+            case None if name == END:
+                reply.ended = True
+            case None if fields.get("error"):
+                raise error_of_object(self.name, fields["error"])
             case _:
                 pass
         return ""
 
-    def _finished(self, reply: _Reply, request: ModelRequest) -> Finished:
+    def _take_whole(self, fields: dict[str, Any], reply: PartialReply, usage: dict[str, int]) -> str:
+        """A server that does not stream."""
+        reply.model = string(fields.get("model")) or reply.model
+        reply.finish = _finish(fields)
+        reply.ended = True
+        _take_usage(usage, fields)
+        blocks = cast("list[Any]", fields.get("content") or [])
+        return "".join([_take_block(reply, index, fields_of(block)) for index, block in enumerate(blocks)])
+
+    def _finished(self, reply: PartialReply, request: ModelRequest) -> Finished:
         """Raises ModelBroken for a reply that did not come to its end, or is none."""
-        text = "".join(reply.text)
-        if not reply.stopped and reply.finish is None:
-            raise ModelBroken(f"The stream of {self.name} broke off.", partial=text)
-        calls = tuple(
-            ToolCall(id=call["id"], name=call["name"], arguments=call["arguments"] or "{}")
-            for _, call in sorted(reply.calls.items())
-        )
-        finish = FINISH.get(reply.finish or "end_turn", "stop")
+        if not reply.ended and reply.finish is None:
+            raise ModelBroken(f"The stream of {self.name} broke off.", partial=reply.shown)
+        text = reply.shown
+        calls = reply.calls(f"call_{len(request.prompt.messages)}")
+        finish = reply.finish or "stop"
         if request.schema is not None and len(calls) == 1 and calls[0].name == SCHEMA_TOOL:
-            text, calls, finish = calls[0].arguments, (), "stop"
+            text, calls, finish = calls[0].arguments, (), "length" if finish == "length" else "stop"
         if not text and not calls and finish not in ("length", "filter"):
-            raise ModelBroken(f"{self.name} gave an empty reply.")
+            raise ModelBroken(f"{self.name} gave an empty reply{' after its reasoning' if reply.begun else ''}.")
         return Finished(
             text=text,
             calls=calls,
             finish="tool_calls" if calls else finish,
-            usage=usage_of(reply.usage) if reply.usage else self._estimate(text, request),
+            usage=reply.usage or estimate(request.prompt, text, self._count),
             model=reply.model,
         )
 
-    def _estimate(self, text: str, request: ModelRequest) -> Usage:
-        sent = self._count(request.prompt.system) + sum(self._count(m.text) + 4 for m in request.prompt.messages)
-        return Usage(input_total=sent, output=self._count(text), reported=False)
 
-
-def _start_block(reply: _Reply, fields: dict[str, Any]) -> str:
-    block = fields.get("content_block") or {}
+def _take_block(reply: PartialReply, index: int, block: dict[str, Any]) -> str:
     if block.get("type") == "tool_use":
-        given = block.get("input")
-        reply.calls[number(fields.get("index"))] = {
-            "id": text_of(block.get("id")) or f"call_{len(reply.calls)}",
-            "name": text_of(block.get("name")),
-            "arguments": dumps(given) if given else "",
-        }
-    return text_of(block.get("text"))
+        call = reply.call_at(index, string(block.get("id")))
+        call.name = string(block.get("name"))
+        if block.get("input"):
+            call.arguments.append(as_text(block["input"]))
+    return reply.add_text(block.get("text"))
 
 
-def _take_usage(reply: _Reply, raw: Any) -> None:
+def _finish(fields: Mapping[str, Any]) -> Finish | None:
+    reason = fields.get("stop_reason")
+    return FINISH.get(str(reason), "stop") if reason else None
+
+
+def _take_usage(usage: dict[str, int], fields: Mapping[str, Any]) -> None:
     """Counts come cumulatively in several events: the newest of each stands."""
-    if isinstance(raw, dict):
-        counts = cast("dict[str, Any]", raw)
-        reply.usage |= {name: number(value) for name, value in counts.items() if isinstance(value, int)}
+    usage |= {key: number(value) for key, value in fields_of(fields.get("usage")).items() if isinstance(value, int)}
 
 
-def usage_of(raw: dict[str, int]) -> Usage:
-    """Anthropic's `input_tokens` leave out what was read from and written to the cache."""
+def usage_of(raw: Mapping[str, int]) -> Usage | None:
+    """Anthropic's `input_tokens` leave out what was read from and written to the cache. None for no report."""
     read = raw.get("cache_read_input_tokens", 0)
     written = raw.get("cache_creation_input_tokens", 0)
-    return Usage(
-        input_total=raw.get("input_tokens", 0) + read + written,
-        cached_read=read,
-        cache_write=written,
-        output=raw.get("output_tokens", 0),
-    )
+    total = raw.get("input_tokens", 0) + read + written
+    output = raw.get("output_tokens", 0)
+    return Usage(input_total=total, cached_read=read, cache_write=written, output=output) if total or output else None
+
+
+def params_of(params: Mapping[str, Any], *, tools: bool) -> dict[str, Any]:
+    """Sampling settings in OpenAI's words, in Anthropic's. What has no counterpart is left out."""
+    known = {name: params[name] for name in SAME_NAME if name in params}
+    if isinstance(params.get("temperature"), int | float):
+        known["temperature"] = min(1.0, params["temperature"])
+    stop = params.get("stop")
+    if stop:
+        known["stop_sequences"] = [stop] if isinstance(stop, str) else stop
+    choice = _tool_choice(params.get("tool_choice"))
+    if tools and params.get("parallel_tool_calls") is False and (choice is None or choice["type"] != "none"):
+        choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": True}
+    if tools and choice is not None:
+        known["tool_choice"] = choice
+    return known
+
+
+def _tool_choice(choice: Any) -> dict[str, Any] | None:
+    match choice:
+        case "auto" | "none":
+            return {"type": choice}
+        case "required":
+            return {"type": "any"}
+        case {"function": {"name": str(name)}}:
+            return {"type": "tool", "name": name}
+        case {"type": "auto" | "any" | "tool" | "none"}:
+            return dict(cast("dict[str, Any]", choice))
+        case _:
+            return None

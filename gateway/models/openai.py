@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import openai
+import structlog
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from gateway.models import openai_wire
-from gateway.models.base import Finished, ModelBroken, ModelUnavailable, TextDelta
-from gateway.models.wire import error_of, model_errors, number, parse_object, read_events, text_of
-from sessions.entries import Finish, ToolCall
+from gateway.models.base import Finished, ModelBroken, ModelError, TextDelta
+from gateway.models.endpoint import END, WHOLE, Endpoint, Refused
+from gateway.models.estimate import estimate
+from gateway.models.failures import error_of_object, error_of_status
+from gateway.models.partial import PartialReply, fields_of, number, string, take_all
+from gateway.models.quirks import Quirks, plain_roles
 from sessions.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from gateway.models.base import ModelEvent, ModelRequest
     from gateway.models.policy import ModelPolicy
+    from sessions.entries import Finish
 
-STREAM_RAW = {"X-Stainless-Raw-Response": "stream"}
+log = structlog.get_logger()
+
 FINISH: dict[str, Finish] = {
     "stop": "stop",
     "length": "length",
@@ -30,24 +35,11 @@ FINISH: dict[str, Finish] = {
     "function_call": "tool_calls",
     "content_filter": "filter",
 }
-
-
-@dataclass(slots=True)
-class _Reply:
-    """What has come so far."""
-
-    text: list[str] = field(default_factory=list[str])
-    calls: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
-    finish: str | None = None
-    usage: Usage | None = None
-    model: str = ""
-    choices: int = 0
-    done: bool = False
+OPENAI_HOST = "api.openai.com"
 
 
 class OpenAIModel:
-    """One model. The SDK sends and authenticates; chunks are read as bytes, which is several times faster than its
-    typed stream, and survives servers that are not quite OpenAI."""
+    """One model. What its server refuses is learnt, and not asked again."""
 
     def __init__(
         self,
@@ -65,163 +57,145 @@ class OpenAIModel:
         self._policy = policy
         self._count = count
         self._load_blob = load_blob
-        self._asks_usage = True
-        self._client = AsyncOpenAI(
-            api_key=api_key or "none",
-            base_url=policy.base_url,
-            max_retries=0,
-            timeout=openai.Timeout(
-                policy.timeouts.between_tokens_s,
-                connect=policy.timeouts.connect_s,
-                read=max(policy.timeouts.first_token_s, policy.timeouts.between_tokens_s) + 1,
-            ),
-            http_client=DefaultAioHttpClient(),
-        )
+        http = DefaultAioHttpClient(timeout=openai.Timeout(None, connect=policy.timeouts.connect_s))
+        self._client = AsyncOpenAI(api_key=api_key or "none", base_url=policy.base_url, max_retries=0, http_client=http)
+        base = str(self._client.base_url)
+        headers = {**self._client.default_headers, **self._client.auth_headers}
+        self._endpoint = Endpoint(name, http, f"{base.rstrip('/')}/chat/completions", headers, policy.timeouts)
+        original = urlsplit(base).hostname == OPENAI_HOST
+        self._quirks = Quirks(limit="max_completion_tokens" if original else "max_tokens", cache_key=original)
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        reply = _Reply(model=self.model)
-        async with (
-            model_errors(self.name, reply.text, self._policy.timeouts.total_s, openai.APIConnectionError),
-            self._post(request) as response,
-            aclosing(self._read(response, reply)) as pieces,
-        ):
-            async for piece in pieces:
-                yield TextDelta(piece)
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        reply = PartialReply(self.model)
+        try:
+            async with aclosing(self._batches(request, reply)) as batches:
+                async for batch in batches:
+                    text, failure = take_all(batch, lambda name, fields: self._take(name, fields, reply))
+                    if text:
+                        yield TextDelta(text)
+                    if failure is not None:
+                        raise failure
+        except ModelError as error:
+            if reply.finish is None:
+                error.partial = reply.shown
+                raise
+            log.warning("model.failed_after_reply", model=self.name, error=str(error))
         yield self._finished(reply, request)
 
+    async def _batches(
+        self, request: ModelRequest, reply: PartialReply
+    ) -> AsyncGenerator[list[tuple[str, dict[str, Any]]], None]:
+        """Asks again, worded otherwise, as long as a refusal teaches something."""
+        while True:
+            try:
+                events = self._endpoint.events(self._body(request), lambda: reply.begun)
+                async with aclosing(events):
+                    async for batch in events:
+                        yield batch
+                return
+            except Refused as error:
+                learnt = self._quirks.learn(error.status, error.text)
+                if learnt is None:
+                    raise error_of_status(self.name, error.status, error.text, error.headers) from error
+                self._quirks = learnt
+
     def _body(self, request: ModelRequest) -> dict[str, Any]:
+        quirks = self._quirks
         body = openai_wire.render(request.prompt, model=self.model, load_blob=self._load_blob)
+        if quirks.plain_roles:
+            body["messages"] = plain_roles(body["messages"])
         limit = request.max_output or self._policy.max_output
         if limit is not None:
-            body["max_completion_tokens" if self._policy.base_url is None else "max_tokens"] = limit
-        if request.schema is not None:
-            body["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {"name": "reply", "schema": dict(request.schema)},
-            }
-        if request.cache_key is not None and self._policy.base_url is None:
+            body[quirks.limit] = limit
+        if request.schema is not None and quirks.schema:
+            schema = {"name": "reply", "schema": dict(request.schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if request.cache_key is not None and quirks.cache_key:
             body["prompt_cache_key"] = request.cache_key
         body |= request.params
         body["stream"] = True
-        if self._asks_usage:
+        if quirks.usage:
             body["stream_options"] = {"include_usage": True}
         return body
 
-    @asynccontextmanager
-    async def _post(self, request: ModelRequest) -> AsyncIterator[Any]:
-        """The open response. Raises ModelError for an HTTP error."""
-        try:
-            response = await self._send(request)
-        except openai.APIStatusError as error:
-            text = error.response.text
-            if self._asks_usage and error.status_code in (400, 422) and "stream_options" in text:
-                self._asks_usage = False
-                response = await self._send(request)
-            else:
-                raise error_of(self.name, error.status_code, text, error.response.headers) from error
-        try:
-            yield response
-        finally:
-            await response.close()
+    def _take(self, name: str, fields: dict[str, Any], reply: PartialReply) -> str:
+        """Takes over one object; the new text in it. Raises ModelError for an error object."""
+        if name == END:
+            reply.ended = True
+            return ""
+        if fields.get("error") or fields.get("object") == "error":
+            raise error_of_object(self.name, fields.get("error") or fields)
+        if fields.get("usage"):
+            reply.usage = usage_of(fields_of(fields["usage"])) or reply.usage
+        choices = fields.get("choices")
+        if not isinstance(choices, list) or not choices:
+            return ""
+        reply.model = string(fields.get("model")) or reply.model
+        choice = fields_of(cast("list[Any]", choices)[0])
+        if choice.get("finish_reason"):
+            reply.finish = FINISH.get(str(choice["finish_reason"]), "stop")
+        if name == WHOLE:
+            reply.ended = True
+            return _take_delta(reply, fields_of(choice.get("message")))
+        return _take_delta(reply, fields_of(choice.get("delta")))
 
-    async def _send(self, request: ModelRequest) -> Any:
-        try:
-            async with asyncio.timeout(self._policy.timeouts.first_token_s):
-                return await self._client.post(
-                    "/chat/completions", cast_to=object, body=self._body(request), options={"headers": STREAM_RAW}
-                )
-        except TimeoutError as error:
-            raise ModelUnavailable(
-                f"{self.name} sent nothing for {self._policy.timeouts.first_token_s:g} s."
-            ) from error
-
-    async def _read(self, response: Any, reply: _Reply) -> AsyncIterator[str]:
-        kind = str(response.http_response.headers.get("content-type", ""))
-        chunks = cast("AsyncIterator[bytes]", response.iter_bytes())
-        if "event-stream" not in kind:
-            content = b"".join([chunk async for chunk in chunks])
-            for piece in self._take(parse_object(content, self.name), reply, part="message"):
-                yield piece
-            reply.done = True
-            return
-        async with aclosing(read_events(chunks, self.name, self._policy.timeouts)) as events:
-            async for name, fields in events:
-                if name == "done" and not fields:
-                    reply.done = True
-                    return
-                for piece in self._take(fields, reply, part="delta"):
-                    yield piece
-
-    def _take(self, fields: dict[str, Any], reply: _Reply, *, part: str) -> list[str]:
-        """Takes over one chunk; the new text in it. Raises ModelError for an error object."""
-        error = fields.get("error")
-        if error:
-            text = error.get("message") if isinstance(error, dict) else str(error)
-            code = error.get("code") if isinstance(error, dict) else None
-            raise error_of(self.name, code if isinstance(code, int) else None, str(text or error))
-        if isinstance(fields.get("usage"), dict):
-            reply.usage = usage_of(fields["usage"])
-        reply.model = text_of(fields.get("model")) or reply.model
-        pieces: list[str] = []
-        for choice in fields.get("choices") or ():
-            reply.choices += 1
-            delta = choice.get(part) or {}
-            piece = text_of(delta.get("content"))
-            if piece:
-                reply.text.append(piece)
-                pieces.append(piece)
-            for position, call in enumerate(delta.get("tool_calls") or ()):
-                _take_call(reply, position, call)
-            reply.finish = choice.get("finish_reason") or reply.finish
-        return pieces
-
-    def _finished(self, reply: _Reply, request: ModelRequest) -> Finished:
+    def _finished(self, reply: PartialReply, request: ModelRequest) -> Finished:
         """Raises ModelBroken for a reply that did not come to its end, or is none."""
-        text = "".join(reply.text)
-        if reply.finish is None and not reply.done:
-            raise ModelBroken(f"The stream of {self.name} broke off.", partial=text)
-        calls = tuple(
-            ToolCall(id=call["id"] or f"call_{n}", name=call["name"], arguments=call["arguments"])
-            for n, call in sorted(reply.calls.items())
-            if call["name"]
-        )
-        finish = FINISH.get(reply.finish or "stop", "stop")
-        if not text and not calls and finish not in ("length", "filter"):
-            raise ModelBroken(f"{self.name} gave an empty reply.")
-        usage = reply.usage or self._estimate(text, request)
+        if reply.finish is None and not reply.ended:
+            raise ModelBroken(f"The stream of {self.name} broke off.", partial=reply.shown)
+        calls = reply.calls(f"call_{len(request.prompt.messages)}")
+        finish = reply.finish or "stop"
+        if not reply.text and not calls and finish not in ("length", "filter"):
+            raise ModelBroken(f"{self.name} gave an empty reply{' after its reasoning' if reply.begun else ''}.")
         return Finished(
-            text=text, calls=calls, finish="tool_calls" if calls else finish, usage=usage, model=reply.model
+            text=reply.shown,
+            calls=calls,
+            finish="tool_calls" if calls else finish,
+            usage=reply.usage or estimate(request.prompt, reply.shown, self._count),
+            model=reply.model,
         )
 
-    def _estimate(self, text: str, request: ModelRequest) -> Usage:
-        sent = self._count(request.prompt.system) + sum(self._count(m.text) + 4 for m in request.prompt.messages)
-        return Usage(input_total=sent, output=self._count(text), reported=False)
+
+def _take_delta(reply: PartialReply, delta: dict[str, Any]) -> str:
+    """What a delta, or a whole message, adds; the new text in it."""
+    calls = delta.get("tool_calls")
+    if calls:
+        for position, call in enumerate(cast("list[Any]", calls)):
+            _take_call(reply, position, fields_of(call))
+    content = delta.get("content")
+    if content:
+        return reply.add_text(content)
+    reply.begun = reply.begun or bool(delta.get("reasoning_content") or delta.get("reasoning"))
+    return ""
 
 
-def _take_call(reply: _Reply, position: int, fields: dict[str, Any]) -> None:
+def _take_call(reply: PartialReply, position: int, fields: dict[str, Any]) -> None:
     index = fields.get("index")
-    call = reply.calls.setdefault(
-        index if isinstance(index, int) else position, {"id": "", "name": "", "arguments": ""}
-    )
-    function = fields.get("function") or {}
-    call["id"] = call["id"] or text_of(fields.get("id"))
-    call["name"] = call["name"] or text_of(function.get("name"))
+    call = reply.call_at(index if isinstance(index, int) else position, string(fields.get("id")))
+    function = fields_of(fields.get("function"))
+    call.name = call.name or string(function.get("name"))
     arguments = function.get("arguments")
-    call["arguments"] += text_of(arguments) if not isinstance(arguments, dict) else openai_wire.dumps(arguments)
+    call.arguments.append(openai_wire.as_text(arguments) if isinstance(arguments, dict) else string(arguments))
 
 
-def usage_of(raw: dict[str, Any]) -> Usage:
-    """OpenAI's `prompt_tokens` include the cached ones."""
-    prompt = raw.get("prompt_tokens_details") or {}
-    completion = raw.get("completion_tokens_details") or {}
+def usage_of(raw: Mapping[str, Any]) -> Usage | None:
+    """OpenAI's `prompt_tokens` include the cached ones; other servers name those differently. None for no report."""
+    prompt = fields_of(raw.get("prompt_tokens_details"))
+    completion = fields_of(raw.get("completion_tokens_details"))
     total = number(raw.get("prompt_tokens"))
+    output = number(raw.get("completion_tokens"))
+    if not total and not output:
+        return None
+    read = (prompt.get("cached_tokens"), raw.get("prompt_cache_hit_tokens"), raw.get("cache_read_input_tokens"))
+    written = (prompt.get("cache_write_tokens"), raw.get("cache_creation_input_tokens"))
+    cached_read = min(total, max(map(number, read)))
     return Usage(
         input_total=total,
-        cached_read=min(total, number(prompt.get("cached_tokens"))),
-        cache_write=number(prompt.get("cache_write_tokens")),
-        output=number(raw.get("completion_tokens")),
+        cached_read=cached_read,
+        cache_write=min(total - cached_read, max(map(number, written))),
+        output=output,
         reasoning=number(completion.get("reasoning_tokens")),
     )

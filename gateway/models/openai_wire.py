@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
+from gateway.models.call_ids import with_unique_ids
 from sessions.context import AssistantMessage, ToolMessage, UserMessage
 from sessions.files import StorageError
 
@@ -27,10 +29,10 @@ def render(prompt: Prompt, *, model: str, load_blob: Callable[[str], bytes]) -> 
     messages: list[dict[str, Any]] = []
     if prompt.system:
         messages.append({"role": "system", "content": prompt.system})
-    if prompt.summary is not None:
+    if prompt.summary:
         messages.append({"role": "user", "content": prompt.summary})
-    messages.extend(_message(message, load_blob) for message in prompt.messages)
-    if prompt.trailing is not None:
+    messages.extend(_message(message, load_blob) for message in with_unique_ids(prompt.messages))
+    if prompt.trailing:
         messages.append({"role": "user", "content": prompt.trailing})
     request: dict[str, Any] = {"model": model, "messages": messages}
     if prompt.tools:
@@ -61,22 +63,13 @@ def _message(message: Message, load_blob: Callable[[str], bytes]) -> dict[str, A
                 {
                     "id": call.id,
                     "type": "function",
-                    "function": {"name": call.name, "arguments": _valid(call.arguments)},
+                    "function": {"name": call.name, "arguments": _object_text(call.arguments)},
                 }
                 for call in message.calls
             ]
             return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
         case ToolMessage():
             return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
-
-
-def _valid(arguments: str) -> str:
-    """The arguments as written; broken ones wrapped, since many servers parse them and refuse the whole prompt."""
-    try:
-        orjson.loads(arguments or "{}")
-    except orjson.JSONDecodeError:
-        return orjson.dumps({"unreadable": arguments}).decode()
-    return arguments or "{}"
 
 
 def _parts(message: UserMessage, load_blob: Callable[[str], bytes]) -> list[dict[str, Any]]:
@@ -105,6 +98,21 @@ def in_words(attachment: Attachment) -> str:
     return f"[attached: {name}, {attachment.media_type}, {attachment.size_bytes} bytes; its content is not shown]"
 
 
-def dumps(arguments: dict[str, Any]) -> str:
+def as_object(arguments: str) -> dict[str, Any]:
+    """The arguments of a call; what is no object is shown as it came, since servers take objects only."""
+    try:
+        value: Any = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        value = None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"unreadable": arguments}
+
+
+def as_text(arguments: Any) -> str:
     """Arguments a server gave as an object, as the JSON text the API means."""
     return orjson.dumps(arguments).decode()
+
+
+def _object_text(arguments: str) -> str:
+    """The bytes the model wrote, unless they are no object: many servers parse them and refuse the whole prompt."""
+    fields = as_object(arguments)
+    return arguments if arguments and "unreadable" not in fields else json.dumps(fields, ensure_ascii=False)

@@ -177,9 +177,9 @@ class ModelPool:
 
 def _import_sdk(provider: Provider) -> None:
     if provider == "openai":
-        import gateway.models.openai
+        import gateway.models.openai  # pyright: ignore[reportUnusedImport]
     else:
-        import gateway.models.anthropic  # noqa: F401
+        import gateway.models.anthropic  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 def key_of(policy: ModelPolicy, environ: Mapping[str, str]) -> str | None:

@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import os
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tiktoken
 from tiktoken_ext import openai_public
@@ -41,11 +41,14 @@ def load(cache_dir: Path) -> TokenCounter:
     Takes about half a second. Raises OSError when `cache_dir` cannot be written.
     """
     cached = cache_dir / hashlib.sha1(RANKS_URL.encode(), usedforsecurity=False).hexdigest()
-    if not cached.exists():
-        ranks = gzip.decompress(files("bpe_openai.data").joinpath(f"{ENCODING}.tiktoken.gz").read_bytes())
+    ranks = gzip.decompress(files("bpe_openai.data").joinpath(f"{ENCODING}.tiktoken.gz").read_bytes())
+    if not cached.exists() or cached.read_bytes() != ranks:  # tiktoken would fetch a damaged file anew
         cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = cached.with_suffix(".tmp")
         temporary.write_bytes(ranks)
         temporary.replace(cached)
     os.environ["TIKTOKEN_CACHE_DIR"] = str(cache_dir)
-    return TokenCounter(tiktoken.Encoding(**openai_public.cl100k_base()))
+    parts: dict[str, Any] = openai_public.cl100k_base()
+    encoding = tiktoken.Encoding(**parts)
+    parts["mergeable_ranks"].clear()  # 16 MB that only decoding of single tokens would need
+    return TokenCounter(encoding)

@@ -355,7 +355,7 @@ class AnthropicDialect(Dialect):
             yield {"type": "ping"}
             yield {"type": "content_block_delta", "index": 0, "delta": None}
             yield {"type": "something_new", "value": None}
-        if answer.pieces:
+        if answer.pieces and answer.fault != "empty_choices":
             yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
             for piece in answer.pieces:
                 delta = {"type": "text_delta", "text": piece}
@@ -365,8 +365,6 @@ class AnthropicDialect(Dialect):
             yield {"type": "content_block_stop", "index": 0}
         if answer.call is not None:
             yield from self._call(*answer.call)
-        if answer.fault == "empty_choices":
-            return
         yield {"type": "message_delta", "delta": {"stop_reason": self._finish(answer)}} | self._usage(answer)
         if answer.fault != "no_done":
             yield {"type": "message_stop"}
