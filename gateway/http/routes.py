@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EVERY_ROLE: tuple[Role, ...] = ("admin", "frontend", "user")
 CALLER: web.RequestKey[Any] = web.RequestKey("caller", object)
-MAX_QUERY = 8192
+MAX_QUERY = 4096
 ENCODINGS = ("identity", "gzip", "deflate")
 
 Model = TypeVar("Model", bound=BaseModel)
