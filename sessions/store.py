@@ -12,7 +12,8 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from sessions.context import answered_turns, open_turns
+from sessions.blobs import Blobs
+from sessions.context import answered_turns, open_turns, uncarried
 from sessions.entries import (
     EPOCH,
     CommandEntry,
@@ -29,6 +30,7 @@ from sessions.entries import (
 )
 from sessions.files import StorageError
 from sessions.keys import SessionKey, parse_key
+from sessions.lines import scan
 from sessions.record import SessionRecord, SessionSettings
 from sessions.recovery import StartReport, reconcile
 from sessions.tally import tallied
@@ -136,6 +138,7 @@ class SessionStore:
         self._policy = policy
         self._files = files
         self._clock = clock
+        self._blobs = Blobs(files, data_dir)
         self._sync = policy.durability == "fsync"
         self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="transcript")
         self._index: Index
@@ -155,6 +158,8 @@ class SessionStore:
         self._index, report = await self._in_thread(
             lambda: reconcile(self._files, self._data_dir, now=self._clock.now(), stamp=self._clock.new_id())
         )
+        for session in report.finished_deletions:
+            await self._in_thread(lambda session=session: self._blobs.release_all(session))
         if report.changed:
             self._dirty.set()
         return report
@@ -241,7 +246,7 @@ class SessionStore:
 
     def former(self, key: SessionKey) -> SessionRecord | None:
         """The session of the key before its active one."""
-        known = self.sessions_of(key)
+        known = self._index.sessions_of(str(key), limit=2)
         skip = 0 if str(key) in self._fresh else 1
         return known[skip] if len(known) > skip else None
 
@@ -278,22 +283,16 @@ class SessionStore:
         return Session(record, self._transcript(record), ())
 
     def _transcript(self, record: SessionRecord) -> Transcript:
-        header = Header(
-            session=record.session,
-            generation=record.generation,
-            key=record.key,
-            agent=record.agent,
-            at=record.created_at,
-            previous=record.previous,
-        )
-        path = transcript_path(self._data_dir, record.agent, record.session, record.generation)
-        return Transcript.create(self._files, path, header, sync=self._sync)
+        return Transcript.create(self._files, self._path(record), _header(record), sync=self._sync)
+
+    def _path(self, record: SessionRecord) -> Path:
+        return transcript_path(self._data_dir, record.agent, record.session, record.generation)
 
     async def _read(self, record: SessionRecord) -> Session:
         stamp = self._clock.new_id()
-        path = transcript_path(self._data_dir, record.agent, record.session, record.generation)
+        path, header = self._path(record), _header(record)
         transcript, scan = await self._in_thread(
-            lambda: Transcript.open(self._files, path, stamp=stamp, sync=self._sync)
+            lambda: Transcript.open(self._files, path, stamp=stamp, sync=self._sync, header=header)
         )
         for problem in scan.problems:
             log.warning(
@@ -352,13 +351,18 @@ class SessionStore:
                 raise SessionGone(session.id)
             entries = self._stamped(session, drafts, opens_turn)
             grown_from = session.transcript.size
-            await self._in_thread(lambda: session.transcript.append(entries))
+            await self._in_thread(lambda: self._write(session, entries))
             record = tallied(session.record, entries)
             session.committed(entries, record if change is None else change(record))
             if session.id in self._kept:
                 self._kept_bytes += session.transcript.size - grown_from
             self._enter(session)
             return entries
+
+    def _write(self, session: Session, entries: Sequence[Entry]) -> None:
+        for sha256 in _attached(entries):
+            self._blobs.refer(sha256, session.id)
+        session.transcript.append(entries)
 
     def _stamped(self, session: Session, drafts: Sequence[Entry], opens_turn: bool) -> list[Entry]:
         now, first = self._clock.now(), session.record.last_seq + 1
@@ -429,17 +433,27 @@ class SessionStore:
             await self.append(session, EndedEntry(reason="deleted"))
         async with session.lock:
             session.deleted = True
-            await self._in_thread(lambda: self._remove_files(session.record))
+            await self._in_thread(lambda: self._remove_files(session))
             self._index.remove(session_id)
             await self._journaled()
         self._live.pop(session_id, None)
         if self._kept.pop(session_id, None) is not None:
             self._kept_bytes -= session.record.size
 
-    def _remove_files(self, record: SessionRecord) -> None:
+    def _remove_files(self, session: Session) -> None:
         """Oldest generation first: the tombstone is in the newest."""
-        for generation in range(1, record.generation + 1):
-            path = transcript_path(self._data_dir, record.agent, record.session, generation)
+        record = session.record
+        attached = _attached(session.entries)
+        paths = [
+            transcript_path(self._data_dir, record.agent, record.session, generation)
+            for generation in range(1, record.generation + 1)
+        ]
+        for path in paths[:-1]:
+            if self._files.size(path) is not None:
+                attached |= _attached(scan(self._files.read(path)).entries)
+        for sha256 in attached:
+            self._blobs.release(sha256, record.session)
+        for path in paths:
             if self._files.size(path) is not None:
                 self._files.remove(path)
 
@@ -461,6 +475,21 @@ class SessionStore:
     def with_open_turns(self) -> list[SessionRecord]:
         """Sessions in which a message still waits for its reply, after a crash or a stop."""
         return self._index.with_open_turns()
+
+
+def _header(record: SessionRecord) -> Header:
+    return Header(
+        session=record.session,
+        generation=record.generation,
+        key=record.key,
+        agent=record.agent,
+        at=record.created_at,
+        previous=record.previous,
+    )
+
+
+def _attached(entries: Sequence[Entry]) -> set[str]:
+    return {a.sha256 for e in uncarried(entries) if isinstance(e, UserEntry) for a in e.attachments}
 
 
 def _settle(waiting: Sequence[asyncio.Future[None]], error: StorageError | None) -> None:
