@@ -81,6 +81,7 @@ def build_parts(
         sessions=config.sessions,
         queue=config.queue,
         policy=config.turn,
+        commands=config.commands,
         machine_zone=machine_zone(environ.get("TZ"), Path("/etc/localtime")),
     )
     turns.commands = CommandAnswers(

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from gateway.commands import parse_command
+from gateway.commands import may_use, parse_command
 from gateway.models.base import ModelError, UnknownModel
 from gateway.replies import others
 from gateway.turn import Incoming, Turn, TurnResult, result_from_entries
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from gateway.clock import Clock
-    from gateway.commands import Command
+    from gateway.commands import Command, CommandsPolicy
     from gateway.replies import Models, Prompts, Replies
     from sessions.keys import SessionKey
     from sessions.policy import QueuePolicy, SessionsPolicy, TurnPolicy
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 QUEUE_RETRY_S = 5.0
+STARTED = "A new session has started."
 
 
 class RequestConflict(Exception):
@@ -84,6 +85,7 @@ class Turns:
         sessions: SessionsPolicy,
         queue: QueuePolicy,
         policy: TurnPolicy,
+        commands: CommandsPolicy,
         machine_zone: ZoneInfo,
     ) -> None:
         self._store = store
@@ -95,6 +97,7 @@ class Turns:
         self._queue = queue
         self._policy = policy
         self._machine_zone = machine_zone
+        self._allowed = commands
         self.commands: CommandRunner | None = None
         self.after_turn: list[Callable[[Session], None]] = []
         self._gates: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -174,6 +177,9 @@ class Turns:
             if len(lane.waiting) >= self._queue.cap:
                 raise QueueFull(self._queue.cap, QUEUE_RETRY_S)
             command = parse_command(incoming.text) if incoming.commands and not incoming.results else None
+            if command is not None and not may_use(self._allowed, command, key, incoming.role):
+                reply = f"/{command.name} is not open in this chat. An administrator can allow it under commands.allow."
+                return await self._record_command(session, command, incoming, reply)
             if command is not None and command.ends_session:
                 return await self._end_by_command(session, lane, command, incoming)
             if command is not None:
@@ -301,7 +307,7 @@ class Turns:
         text = command.argument if command.name == "new" else ""
         recorded = incoming if not text else dataclasses.replace(incoming, request_id=None)
         if session.record.entries:
-            told = await self._record_command(session, command, recorded, "A new session has started.")
+            told = await self._record_command(session, command, recorded, STARTED)
             following = await self._succeed(session, lane, "new" if command.name == "new" else "reset")
         else:
             told = await self._record_command(session, command, recorded, "This session is new already.")
@@ -530,7 +536,7 @@ def pending_end(entries: Sequence[Entry]) -> EndReason | None:
         match entry:
             case EndedEntry() | ResumedEntry():
                 return None
-            case CommandEntry(name="new" | "reset"):
+            case CommandEntry(name="new" | "reset", reply=started) if started == STARTED:
                 return "new" if entry.name == "new" else "reset"
             case _:
                 pass

@@ -1,4 +1,7 @@
-"""Attachments: bytes stored once under their SHA-256."""
+"""Attachments: bytes stored once under their SHA-256, kept as long as a session refers to them.
+
+Beside `<sha256>` stands an empty file `<sha256>.<session id>` for every session that does.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,30 @@ class Blobs:
             raise StorageFailed(f"The attachment {sha256[:12]} is damaged on disk. Restore it from a backup.")
         return content
 
-    def remove(self, sha256: str) -> None:
-        """Removes the bytes; the caller has seen that no entry refers to them any more. Raises StorageError."""
-        self._files.remove(self._path(sha256))
+    def refer(self, sha256: str, session: str) -> None:
+        """Notes that a session refers to the bytes. Raises StorageError."""
+        marker = self._marker(sha256, session)
+        if self._files.size(marker) is None:
+            self._files.replace(marker, b"")
+
+    def release(self, sha256: str, session: str) -> None:
+        """Takes the note back; the bytes go with the last one. Raises StorageError."""
+        path = self._path(sha256)
+        self._files.remove(self._marker(sha256, session))
+        others = self._files.list_sizes(path.parent)
+        if not any(name.startswith(f"{sha256}.") for name in others):
+            self._files.remove(path)
+
+    def release_all(self, session: str) -> None:
+        """Takes back every note of a session, when its entries cannot be asked any more."""
+        for folder in self._files.folders(self._folder):
+            for name in self._files.list_sizes(folder):
+                sha256, _, holder = name.partition(".")
+                if holder == session:
+                    self.release(sha256, session)
+
+    def _marker(self, sha256: str, session: str) -> Path:
+        return self._path(sha256).with_name(f"{sha256}.{session}")
 
     def _path(self, sha256: str) -> Path:
         if not _SHA.fullmatch(sha256):

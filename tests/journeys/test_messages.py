@@ -128,7 +128,7 @@ async def test_text_no_utf8_can_hold_and_special_tokens_are_taken(client: Client
     assert answer["entries"][0]["text"] == "half \ufffd and <|endoftext|> \x00"
 
 
-async def test_an_image_is_kept_once_and_shown_to_the_model(client: Client, standin: StandIn) -> None:
+async def test_an_image_is_kept_once_shown_to_the_model_and_gone_with_its_session(client: Client, standin: StandIn) -> None:
     pixel = "data:image/png;base64,aGVsbG8="
     parts = [{"type": "text", "text": "what is it?"}, {"type": "image", "url": pixel, "name": "a.png"}]
     for _ in range(2):
@@ -136,8 +136,10 @@ async def test_an_image_is_kept_once_and_shown_to_the_model(client: Client, stan
         assert status == 200
     content = standin.requests[0].body["messages"][-1]["content"]
     assert content[1]["image_url"]["url"] == pixel
-    blobs = [p for p in (client.daemon.parts.data_dir / "blobs").rglob("*") if p.is_file()]
-    assert len(blobs) == 1
+    blobs = client.daemon.parts.data_dir / "blobs"
+    assert sorted(p.stat().st_size for p in blobs.rglob("*") if p.is_file()) == [0, 5]
+    assert (await client.call("DELETE", f"/v1/sessions/{KEY}"))[0] == 200
+    assert [p for p in blobs.rglob("*") if p.is_file()] == []
 
 
 async def test_many_sessions_answer_side_by_side(client: Client) -> None:

@@ -28,13 +28,19 @@ def test_the_same_bytes_are_stored_once_under_their_hash(tmp_path: Path) -> None
     assert blobs.load(sha256) == b"picture"
 
 
-def test_removed_bytes_are_gone_and_removing_twice_is_no_error(tmp_path: Path) -> None:
+def test_bytes_go_with_the_last_session_that_refers_to_them(tmp_path: Path) -> None:
     blobs = Blobs(OsFiles(), tmp_path)
-    sha256 = blobs.put(b"picture")
-    blobs.remove(sha256)
-    blobs.remove(sha256)
-    with pytest.raises(StorageMissing):
-        blobs.load(sha256)
+    sha256, other = blobs.put(b"picture"), blobs.put(b"letter")
+    for session in ("one", "two"):
+        blobs.refer(sha256, session)
+    blobs.refer(other, "two")
+    blobs.release(sha256, "one")
+    assert blobs.load(sha256) == b"picture"
+    blobs.release_all("two")
+    for gone in (sha256, other):
+        with pytest.raises(StorageMissing):
+            blobs.load(gone)
+    assert [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()] == []
 
 
 def test_damaged_bytes_are_never_handed_out_and_are_mended_by_the_next_upload(tmp_path: Path) -> None:
@@ -50,7 +56,7 @@ def test_damaged_bytes_are_never_handed_out_and_are_mended_by_the_next_upload(tm
 @pytest.mark.parametrize("name", ["", "../../etc/passwd", "A" * 64, "a" * 63, "a" * 64 + "\n", "a" * 63 + "/"])
 def test_what_is_no_hash_names_no_file(tmp_path: Path, name: str) -> None:
     blobs = Blobs(OsFiles(), tmp_path)
-    for act in (blobs.load, blobs.remove):
+    for act in (blobs.load, lambda sha256: blobs.refer(sha256, "one"), lambda sha256: blobs.release(sha256, "one")):
         with pytest.raises(StorageError):
             act(name)
 
