@@ -54,6 +54,7 @@ class ManualClock:
         self._now = at.astimezone(UTC)
         self._elapsed = 0.0
         self._ids = 0
+        self._last = 0
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
     def now(self) -> datetime:
@@ -90,5 +91,5 @@ class ManualClock:
         self._elapsed = target
 
     def new_id(self) -> str:
-        self._ids += 1
-        return str(ULID.from_int((int(self._now.timestamp() * 1000) << 80) + self._ids))
+        self._last = max((int(self._now.timestamp() * 1000) << 80) + 1, self._last + 1)
+        return str(ULID.from_int(self._last))

@@ -117,6 +117,9 @@ def _outermost(gate: Gate, streams: StreamLimit, metrics: Metrics) -> Middleware
         except (ConnectionResetError, web.HTTPRedirection):
             raise
         except Exception as error:
+            if STREAM_OF in request:
+                # the answer has begun: aiohttp can only close the connection
+                raise
             response = respond(_told(request, request_id, error))
             response.headers["X-Request-Id"] = request_id
         finally:

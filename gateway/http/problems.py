@@ -151,9 +151,9 @@ def model_problem(error: ModelError) -> Problem:
     return Problem(status, "The model gave no reply", str(error), headers=headers, extra={"code": error.code})
 
 
-def respond(problem: Problem) -> web.Response:
-    """The problem as an HTTP response."""
-    content = {
+def body_of(problem: Problem) -> dict[str, Any]:
+    """The fields of a problem's JSON."""
+    return {
         "type": TYPE_PREFIX + re.sub(r"[^a-z0-9]+", "-", problem.title.lower()).strip("-"),
         "title": problem.title,
         "status": problem.status,
@@ -161,6 +161,10 @@ def respond(problem: Problem) -> web.Response:
         "errors": [{"place": clean_text(place), "detail": clean_text(detail)} for place, detail in problem.errors],
         **problem.extra,
     }
+
+
+def respond(problem: Problem) -> web.Response:
+    """The problem as an HTTP response."""
     return web.Response(
-        status=problem.status, body=dump(content), content_type=CONTENT_TYPE, headers=dict(problem.headers)
+        status=problem.status, body=dump(body_of(problem)), content_type=CONTENT_TYPE, headers=dict(problem.headers)
     )

@@ -11,11 +11,11 @@ from aiohttp_sse import EventSourceResponse
 
 from gateway.http.json import dump
 from gateway.http.limits import StreamLimit
-from gateway.http.problems import Problem
+from gateway.http.problems import Problem, body_of
 from gateway.http.routes import CALLER
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine
     from typing import Protocol
 
     class ServerEvent(Protocol):
@@ -76,34 +76,42 @@ async def follow(
     A reader that takes nothing for `stalled_s` is dropped; it can go on from its last event id.
     """
     response = await open_stream(request, ping_s=ping_s, stalled_s=stalled_s, **headers)
-    async with response:
-        sending = asyncio.create_task(_send_all(response, events), name="event stream")
-        gone = asyncio.create_task(response.wait(), name="event stream reader")
-        try:
-            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            # a reader that left during a silence is noticed by the pings, and must not be kept until the next event
-            reason = None if sending.done() else "left"
-            sending.cancel()
-            gone.cancel()
-            (outcome, _) = await asyncio.gather(sending, gone, return_exceptions=True)
-        match outcome:
-            case TimeoutError():
-                reason = "stalled"
-            case ConnectionResetError() | asyncio.CancelledError():
-                reason = "left"
-            case BaseException():
-                raise outcome
-            case _:
-                pass
-        if reason is not None:
-            log.info("stream.dropped", reason=reason, caller=request[CALLER].name)
+    await send_to_reader(request, response, _send_all(response, events))
     return response
 
 
 async def _send_all(response: EventSourceResponse, events: AsyncIterator[ServerEvent]) -> None:
     async for event in events:
         await response.send(dump(event.fields).decode(), id=event.id, event=event.name)
+
+
+async def send_to_reader(
+    request: web.Request, response: EventSourceResponse, sending: Coroutine[Any, Any, None]
+) -> None:
+    """Runs `sending` until it ends or the reader is gone, which the pings notice also while nothing is sent.
+
+    What goes wrong in between is logged and told as an `error` event: the answer has begun, its status cannot change.
+    """
+    async with response:
+        task = asyncio.create_task(sending, name="event stream")
+        reader = asyncio.create_task(response.wait(), name="event stream reader")
+        try:
+            await asyncio.wait({task, reader}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            task.cancel()
+            reader.cancel()
+            outcome, _ = await asyncio.gather(task, reader, return_exceptions=True)
+        match outcome:
+            case None:
+                return
+            case TimeoutError():
+                log.info("stream.dropped", reason="the reader took nothing", caller=request[CALLER].name)
+            case ConnectionResetError() | asyncio.CancelledError():
+                log.info("stream.dropped", reason="the reader left", caller=request[CALLER].name)
+            case _:
+                log.error("stream.failed", exc_info=outcome)
+                problem = Problem(500, "Internal error", "sessiond failed inside. Its log has the details.")
+                await response.send(dump(body_of(problem)).decode(), event="error")
 
 
 def wants_events(request: web.Request) -> bool:
