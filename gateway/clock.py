@@ -77,7 +77,8 @@ class ManualClock:
         await future
 
     async def advance(self, seconds: float) -> None:
-        """Lets time pass, waking sleepers in order; each runs before the next wakes."""
+        """Lets time pass, waking sleepers in order; each runs before the next wakes, and who was about to sleep does."""
+        await _settle()
         target = self._elapsed + seconds
         while self._sleepers and self._sleepers[0][0] <= target:
             due, _, future = heapq.heappop(self._sleepers)
@@ -85,11 +86,16 @@ class ManualClock:
             self._elapsed = due
             if not future.done():
                 future.set_result(None)
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await _settle()
         self._now += timedelta(seconds=target - self._elapsed)
         self._elapsed = target
 
     def new_id(self) -> str:
         self._last = max((int(self._now.timestamp() * 1000) << 80) + 1, self._last + 1)
         return str(ULID.from_int(self._last))
+
+
+async def _settle() -> None:
+    """Lets tasks run until they wait, for as many steps as tests of ours need between two waits."""
+    for _ in range(20):
+        await asyncio.sleep(0)
