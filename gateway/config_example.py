@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, SecretStr
@@ -81,9 +82,6 @@ def _default(field: FieldInfo) -> str:
         value = value.model_dump(mode="json")
     if value is None or isinstance(value, SecretStr):
         return "null"
-    plain: Any = value if isinstance(value, bool | int | float | str | dict | list) else _plain(value)
-    return dump_yaml(plain, flow=True).replace("\n...\n", "").strip()
-
-
-def _plain(value: Any) -> Any:
-    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        value = list(cast("tuple[Any, ...]", value))
+    return dump_yaml(str(value) if isinstance(value, Path) else value, flow=True).replace("\n...\n", "").strip()

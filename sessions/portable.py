@@ -258,9 +258,15 @@ def content_text(content: Any) -> str:
     if isinstance(content, str):
         return _clean(content)
     if isinstance(content, list):
-        parts = cast("list[Any]", content)
-        return _clean("\n".join(p["text"] for p in parts if isinstance(p, dict) and isinstance(p.get("text"), str)))
+        return _clean("\n".join(p["text"] for p in _objects(content) if isinstance(p.get("text"), str)))
     raise ValueError("content is neither a text nor a list of parts")
+
+
+def _objects(value: Any) -> list[JsonObject]:
+    """The objects of a list; what else is in it is no content of ours."""
+    if not isinstance(value, list):
+        return []
+    return [cast("JsonObject", item) for item in cast("list[Any]", value) if isinstance(item, dict)]
 
 
 def _clean(text: str) -> str:
@@ -303,11 +309,10 @@ def _pi_message(record: JsonObject) -> list[Entry]:
         case "user":
             return [UserEntry(text=text, at=at)]
         case "assistant":
-            parts = cast("list[Any]", content) if isinstance(content, list) else []
             calls = tuple(
                 ToolCall(id=str(p["id"]), name=str(p["name"]), arguments=json.dumps(p.get("arguments") or {}))
-                for p in parts
-                if isinstance(p, dict) and p.get("type") == "toolCall"
+                for p in _objects(content)
+                if p.get("type") == "toolCall"
             )
             return [AssistantEntry(text=text, calls=calls, at=at, finish="client_tools" if calls else "stop")]
         case "toolResult":
@@ -339,8 +344,8 @@ def _chatgpt(record: JsonObject) -> ImportedSession:
 
 
 def _chatgpt_message(message: JsonObject) -> list[Entry]:
-    content = message.get("content") or {}
-    parts = content.get("parts") or ()
+    content: JsonObject = message.get("content") or {}
+    parts: list[Any] = content.get("parts") or []
     text = _clean("\n".join(part for part in parts if isinstance(part, str)))
     if not text.strip():
         return []

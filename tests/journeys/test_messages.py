@@ -63,9 +63,7 @@ async def test_leaving_cancels_nothing(client: Client, standin: StandIn) -> None
 async def test_the_same_request_id_is_the_same_turn_and_another_body_a_conflict(client: Client) -> None:
     first = await client.say("once", request_id="r1")
     assert (await client.say("once", request_id="r1"))["turn"] == first["turn"]
-    status, problem = await client.call(
-        "POST", f"/v1/sessions/{KEY}/messages", {"text": "other", "request_id": "r1"}
-    )
+    status, problem = await client.call("POST", f"/v1/sessions/{KEY}/messages", {"text": "other", "request_id": "r1"})
     assert (status, problem["title"]) == (409, "Request id used before")
     assert await client.texts() == ["once", first["text"]]
 
@@ -128,7 +126,9 @@ async def test_text_no_utf8_can_hold_and_special_tokens_are_taken(client: Client
     assert answer["entries"][0]["text"] == "half \ufffd and <|endoftext|> \x00"
 
 
-async def test_an_image_is_kept_once_shown_to_the_model_and_gone_with_its_session(client: Client, standin: StandIn) -> None:
+async def test_an_image_is_kept_once_shown_to_the_model_and_gone_with_its_session(
+    client: Client, standin: StandIn
+) -> None:
     pixel = "data:image/png;base64,aGVsbG8="
     parts = [{"type": "text", "text": "what is it?"}, {"type": "image", "url": pixel, "name": "a.png"}]
     for _ in range(2):

@@ -43,9 +43,7 @@ async def test_collect_makes_one_turn_of_all_that_wait(tmp_path: Path, standin: 
         assert results[1]["text"] == results[2]["text"]
 
 
-async def test_interrupt_keeps_the_partial_reply_and_answers_the_new_message(
-    client: Client, standin: StandIn
-) -> None:
+async def test_interrupt_keeps_the_partial_reply_and_answers_the_new_message(client: Client, standin: StandIn) -> None:
     standin.script("hang_middle")
     first = await client.post("one two three four")
     await client.events("GET", f"/v1/turns/{first['turn']}/events", limit=2)
