@@ -77,7 +77,7 @@ class ManualClock:
         await future
 
     async def advance(self, seconds: float) -> None:
-        """Lets time pass, waking sleepers in order; each runs before the next wakes, and who was about to sleep does."""
+        """Lets time pass, waking sleepers in order; each runs until it waits again before the next one wakes."""
         await _settle()
         target = self._elapsed + seconds
         while self._sleepers and self._sleepers[0][0] <= target:
