@@ -163,6 +163,7 @@ class AnthropicModel:
             finish="tool_calls" if calls else finish,
             usage=reply.usage or estimate(request.prompt, text, self._count),
             model=reply.model,
+            name=self.name,
         )
 
 

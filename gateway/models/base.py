@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from compaction.layout import Prompt
     from sessions.entries import Finish, ToolCall
@@ -37,13 +38,18 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The end of a stream, exactly once, with the whole reply."""
+    """The end of a stream, exactly once, with the whole reply.
+
+    `model` is the provider's name for what answered; `name` the configured one, which after a failover is not that of
+    the model that was asked.
+    """
 
     text: str
     calls: tuple[ToolCall, ...]
     finish: Finish
     usage: Usage | None
     model: str
+    name: str = ""
 
 
 ModelEvent = TextDelta | Finished
@@ -61,7 +67,7 @@ class ChatModel(Protocol):
         """Tokens it can read; None when unknown."""
         ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yields text as it comes, then Finished. Raises ModelError; closing the iterator ends the call."""
         ...
 
@@ -117,7 +123,8 @@ class UnknownModel(LookupError):
 
 async def complete(model: ChatModel, request: ModelRequest) -> Finished:
     """The whole reply of one call. Raises ModelError."""
-    async for event in model.stream(request):
-        if isinstance(event, Finished):
-            return event
+    async with aclosing(model.stream(request)) as events:
+        async for event in events:
+            if isinstance(event, Finished):
+                return event
     raise ModelBroken(f"{model.name} ended its reply without saying so.")

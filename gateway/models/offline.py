@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import math
 import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 from gateway.models.base import Finished, TextDelta
+from gateway.models.estimate import estimate
 from sessions.context import ToolMessage, UserMessage
 from sessions.entries import ToolCall
-from sessions.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
+    from compaction.layout import Prompt
     from gateway.models.base import ModelEvent, ModelRequest
-    from sessions.context import Message
 
-INTRODUCTION = "I am sessiond's built-in offline model: I can only look things up in this conversation."
-HINT = "Set OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or run `sessiond setup` to use a real model."
+WHO = "I am sessiond's built-in offline model: no language model is behind me, I only find what was said here."
+HINT = "For real answers set OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or run `sessiond setup`."
 WINDOW = 32_000
 PIECE = 40
 MAX_QUOTES = 3
-_WORD = re.compile(r"\w{3,}")
-_SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]?")
-_TIME_WORDS = frozenset("time date today clock hodin kolik datum dnes วันนี้ เวลา 时间 今天".split())
+MAX_QUOTE_CHARACTERS = 200
+_WORD = re.compile(r"[^\W\d_]{3,}|\d+")
+_SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
+_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_ASKS_TIME = re.compile(
+    r"\b(what|which|tell|current)\b.{0,20}\b(time|date|day)\b|\btime is it\b|\bkolik je hodin\b|\bkolikátého\b"
+    r"|\bwie spät\b|\bquelle heure\b|\bqué hora\b|กี่โมง|วันที่เท่าไ|几点|几号|何時|何日",
+    re.IGNORECASE,
+)
 
 
 class OfflineModel:
-    """Deterministic: the same prompt gives the same reply."""
+    """Deterministic: the same prompt gives the same reply. The one tool it calls is `current_time`, when asked."""
 
     def __init__(self, name: str = "offline", *, count: Callable[[str], int] = lambda text: len(text) // 4 + 1) -> None:
         self.name = name
@@ -35,62 +43,69 @@ class OfflineModel:
         self.window: int | None = WINDOW
         self._count = count
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        messages = request.prompt.messages
-        calls = _time_call(request)
-        text = "" if calls else _reply(messages, request.prompt.summary)
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        prompt = request.prompt
+        calls = _time_call(prompt)
+        text = "" if calls else _reply(prompt)
         for start in range(0, len(text), PIECE):
             yield TextDelta(text[start : start + PIECE])
-        read = sum(self._count(message.text) for message in messages) + self._count(request.prompt.system)
-        usage = Usage(input_total=read, output=self._count(text), reported=False)
-        yield Finished(text=text, calls=calls, finish="tool_calls" if calls else "stop", usage=usage, model=self.model)
+        usage = estimate(prompt, text, self._count)
+        finish = "tool_calls" if calls else "stop"
+        yield Finished(text=text, calls=calls, finish=finish, usage=usage, model=self.model, name=self.name)
 
     async def close(self) -> None:
         """Nothing is open."""
 
 
-def _words(text: str) -> set[str]:
-    return {word.casefold() for word in _WORD.findall(text)}
-
-
-def _time_call(request: ModelRequest) -> tuple[ToolCall, ...]:
-    """One call of `current_time` when the newest message asks for it and has no answer yet."""
-    messages = request.prompt.messages
-    if not messages or not isinstance(messages[-1], UserMessage):
+def _time_call(prompt: Prompt) -> tuple[ToolCall, ...]:
+    newest = prompt.messages[-1] if prompt.messages else None
+    offered = any(tool.name == "current_time" for tool in prompt.tools)
+    if not offered or not isinstance(newest, UserMessage) or not _ASKS_TIME.search(newest.text):
         return ()
-    offered = any(tool.name == "current_time" for tool in request.prompt.tools)
-    if not offered or "?" not in messages[-1].text or not _words(messages[-1].text) & _TIME_WORDS:
-        return ()
-    return (ToolCall(id=f"call_{len(messages)}", name="current_time", arguments="{}"),)
+    return (ToolCall(id=f"call_{len(prompt.messages)}", name="current_time", arguments="{}"),)
 
 
-def _reply(messages: Sequence[Message], summary: str | None) -> str:
-    question = next((m.text for m in reversed(messages) if isinstance(m, UserMessage)), "")
+def _reply(prompt: Prompt) -> str:
+    messages = prompt.messages
     if messages and isinstance(messages[-1], ToolMessage):
-        return f"The tool says: {messages[-1].text}"
-    last = max((n for n, m in enumerate(messages) if isinstance(m, UserMessage)), default=0)
-    quotes = _quotes(question, messages[:last], summary)
+        return f"The tool {messages[-1].name} says: {messages[-1].text}"
+    last = max((n for n, m in enumerate(messages) if isinstance(m, UserMessage)), default=-1)
+    question = messages[last].text if last >= 0 else ""
+    said = [m.text for m in messages[: max(last, 0)] if isinstance(m, UserMessage)]
+    quotes = _quotes(question, [prompt.summary or "", *said, prompt.trailing or ""])
     if quotes:
         found = "\n".join(f"- “{quote}”" for quote in quotes)
-        return f"{INTRODUCTION} This is what I found about it:\n{found}"
-    opening = f"You wrote: “{_shortened(question)}”. " if question else ""
-    return f"{opening}{INTRODUCTION} There is nothing about it here yet. {HINT}"
+        return f"This is what was said about it:\n{found}\n\n{WHO}"
+    opening = f"I read your message: “{_shortened(question)}”. " if question.strip() else ""
+    return f"{opening}{WHO} There is nothing about it yet. {HINT}"
 
 
-def _quotes(question: str, earlier: Sequence[Message], summary: str | None) -> list[str]:
-    """The sentences of people that share most words with the question, newest first among equals."""
+def _quotes(question: str, texts: Sequence[str]) -> list[str]:
+    """The sentences closest to the question, rare words first; among equals the newest. Questions are no answers."""
+    sentences = [
+        s.strip() for text in texts for s in _SENTENCE.findall(text) if s.strip() and s.strip()[-1] not in "?？"
+    ]
+    words = [_words(sentence) for sentence in sentences]
     wanted = _words(question)
-    texts = [m.text for m in earlier if isinstance(m, UserMessage)] + ([summary] if summary else [])
-    scored: list[tuple[int, int, str]] = []
-    for position, text in enumerate(texts):
-        for sentence in _SENTENCE.findall(text):
-            shared = len(wanted & _words(sentence))
-            if shared:
-                scored.append((shared, position, sentence.strip()))
-    scored.sort(key=lambda item: item[:2], reverse=True)
-    return list(dict.fromkeys(_shortened(sentence) for _, _, sentence in scored))[:MAX_QUOTES]
+    weights = {w: math.log(1 + len(words) / n) for w in wanted if (n := sum(w in each for each in words))}
+    scored = [
+        (sum(weights[word] for word in wanted & own), position)
+        for position, own in enumerate(words)
+        if wanted & own and sentences[position] != question.strip()
+    ]
+    best = max((score for score, _ in scored), default=0.0)
+    scored = sorted((item for item in scored if item[0] >= best / 2), reverse=True)
+    return list(dict.fromkeys(_shortened(sentences[position]) for _, position in scored))[:MAX_QUOTES]
 
 
-def _shortened(text: str, limit: int = 200) -> str:
+def _words(text: str) -> set[str]:
+    """Words without case and accents; pairs of characters where a script writes no spaces."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    folded = "".join(c for c in decomposed if not "\u0300" <= c <= "\u036f")
+    pairs = {run[n : n + 2] for run in _WITHOUT_SPACES.findall(folded) for n in range(max(1, len(run) - 1))}
+    return pairs | set(_WORD.findall(_WITHOUT_SPACES.sub(" ", folded)))
+
+
+def _shortened(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return line if len(line) <= MAX_QUOTE_CHARACTERS else line[: MAX_QUOTE_CHARACTERS - 1] + "…"

@@ -35,6 +35,7 @@ FINISH: dict[str, Finish] = {
     "function_call": "tool_calls",
     "content_filter": "filter",
 }
+MAX_LESSONS = 4
 OPENAI_HOST = "api.openai.com"
 
 
@@ -88,7 +89,8 @@ class OpenAIModel:
     async def _batches(
         self, request: ModelRequest, reply: PartialReply
     ) -> AsyncGenerator[list[tuple[str, dict[str, Any]]], None]:
-        """Asks again, worded otherwise, as long as a refusal teaches something."""
+        """Asks again, worded otherwise, as long as a refusal teaches something; servers may contradict themselves."""
+        lessons = 0
         while True:
             try:
                 events = self._endpoint.events(self._body(request), lambda: reply.begun)
@@ -98,9 +100,10 @@ class OpenAIModel:
                 return
             except Refused as error:
                 learnt = self._quirks.learn(error.status, error.text)
-                if learnt is None:
+                if learnt is None or lessons == MAX_LESSONS:
                     raise error_of_status(self.name, error.status, error.text, error.headers) from error
                 self._quirks = learnt
+                lessons += 1
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         quirks = self._quirks
@@ -156,6 +159,7 @@ class OpenAIModel:
             finish="tool_calls" if calls else finish,
             usage=reply.usage or estimate(request.prompt, reply.shown, self._count),
             model=reply.model,
+            name=self.name,
         )
 
 

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from sessions.policy import Policy
 
 Provider = Literal["openai", "anthropic", "offline"]
+
+
+def _check_address(url: str | None) -> str | None:
+    try:
+        parts = urlsplit(url or "http://unset")
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(f"{url!r} is no address of an API, such as http://127.0.0.1:11434/v1")
+    return url
+
+
+Address = Annotated[str | None, AfterValidator(_check_address)]
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -38,7 +53,7 @@ class ModelPolicy(Policy):
         description="openai: any OpenAI-compatible server (Ollama, vLLM, llama.cpp, ...); anthropic; offline: built in."
     )
     model: str = Field(default="", description="The provider's name of the model.")
-    base_url: str | None = Field(default=None, description="Address of the API; null: the provider's own.")
+    base_url: Address = Field(default=None, description="Address of the API; null: the provider's own.")
     api_key: SecretStr | None = Field(default=None, description="The key itself; better use api_key_env.")
     api_key_env: str | None = Field(default=None, description="Environment variable that holds the key.")
     window: Annotated[int, Field(ge=256)] | None = Field(
@@ -51,6 +66,12 @@ class ModelPolicy(Policy):
     timeouts: TimeoutPolicy = Field(default_factory=TimeoutPolicy, description="How long it may be silent.")
     fallbacks: tuple[str, ...] = Field(default=(), description="Models that answer when this one cannot, in order.")
     cache_ttl: Literal["5m", "1h"] = Field(default="5m", description="How long Anthropic keeps a cached prefix.")
+
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        if not self.model and self.provider != "offline":
+            raise ValueError(f"model is missing: what {self.provider} calls it")
+        return self
 
 
 class RolesPolicy(Policy):

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import structlog
 
 from gateway.models.base import Finished, ModelBroken, ModelError, ModelUnavailable, UnknownModel
+from gateway.models.discovery import found_in, key_of
 from gateway.models.offline import OfflineModel
 from gateway.models.policy import ModelPolicy, RolesPolicy
+from gateway.models.prices import window_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from gateway.agents import AgentPolicy
     from gateway.models.base import ChatModel, ModelEvent, ModelRequest
-    from gateway.models.policy import Provider
 
 log = structlog.get_logger()
 
 HOLD_S = 15.0
 MAX_HOLD_S = 300.0
-DEFAULT_MODELS: dict[Provider, str] = {"anthropic": "claude-sonnet-4-5", "openai": "gpt-5-mini"}
 
 
 class Failover:
@@ -46,21 +48,20 @@ class Failover:
     def window(self) -> int | None:
         return self._models[0].window
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        error: ModelError | None = None
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        errors: list[ModelError] = []
         for model in self._in_order():
-            shown = False
             try:
-                async for event in model.stream(request):
-                    shown = shown or not isinstance(event, Finished)
-                    yield event
+                async with aclosing(model.stream(request)) as events:
+                    async for event in events:
+                        yield _signed(event, model)
                 return
-            except (ModelUnavailable, ModelBroken) as failed:
-                if shown or failed.partial:
+            except (ModelUnavailable, ModelBroken) as error:
+                self._hold(model, error)
+                if error.partial:
                     raise
-                self._hold(model, failed)
-                error = error or failed
-        raise error or ModelUnavailable(f"{self.name} has no model.")
+                errors.append(error)
+        raise errors[0]
 
     def _in_order(self) -> list[ChatModel]:
         """Models that are not on hold first; the others are still tried before giving up."""
@@ -69,14 +70,19 @@ class Failover:
         return [m for m in self._models if m not in held] + held
 
     def _hold(self, model: ChatModel, error: ModelError) -> None:
-        if len(self._models) == 1 or not isinstance(error, ModelUnavailable):
-            return
-        wait_s = min(error.retry_after_s or HOLD_S, MAX_HOLD_S)
-        self._held_until[model.name] = self._monotonic() + wait_s
-        log.warning("model.on_hold", model=model.name, seconds=wait_s, error=str(error))
+        """A model without a fallback is never on hold: there is nobody else to ask."""
+        wait_s = 0.0
+        if len(self._models) > 1 and isinstance(error, ModelUnavailable):
+            wait_s = min(error.retry_after_s or HOLD_S, MAX_HOLD_S)
+            self._held_until[model.name] = self._monotonic() + wait_s
+        log.warning("model.failed", model=model.name, code=error.code, error=str(error), hold_s=wait_s)
 
     async def close(self) -> None:
         """The pool closes the models."""
+
+
+def _signed(event: ModelEvent, model: ChatModel) -> ModelEvent:
+    return dataclasses.replace(event, name=model.name) if isinstance(event, Finished) else event
 
 
 class ModelPool:
@@ -92,9 +98,10 @@ class ModelPool:
         monotonic: Callable[[], float],
         count: Callable[[str], int],
         load_blob: Callable[[str], bytes],
+        probe: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`policies` may be empty: then what the environment offers is used, else the offline model."""
-        found = dict(policies) or found_in(environ)
+        """`policies` may be empty: then what the environment or `probe` offers is used, else the offline model."""
+        found = dict(policies) or found_in(environ, probe)
         self._policies = {**found, "offline": ModelPolicy(provider="offline", model="offline")} | found
         self._roles = roles
         self._agents = agents
@@ -146,18 +153,15 @@ class ModelPool:
     def _make(self, name: str, policy: ModelPolicy) -> ChatModel:
         if policy.provider == "offline":
             return OfflineModel(name, count=self._count)
-        from gateway.models.prices import window_of
-
         if policy.provider == "openai":
             from gateway.models.openai import OpenAIModel as Adapter
         else:
             from gateway.models.anthropic import AnthropicModel as Adapter
-        window = policy.window or (None if policy.base_url else window_of(policy.provider, policy.model))
         return Adapter(
             name,
             policy,
             api_key=key_of(policy, self._environ),
-            window=window,
+            window=window_of(policy),
             count=self._count,
             load_blob=self._load_blob,
         )
@@ -166,7 +170,7 @@ class ModelPool:
         """Imports and builds the chat model beside the start, so that the first message does not wait for it."""
         name = self._roles.chat or self._first
         if name in self._policies and self._policies[name].provider != "offline":
-            await asyncio.to_thread(_import_sdk, self._policies[name].provider)
+            await asyncio.to_thread(_import_for, self._policies[name])
         if name in self._policies:
             self.by_name(name)
 
@@ -175,25 +179,9 @@ class ModelPool:
             await model.close()
 
 
-def _import_sdk(provider: Provider) -> None:
-    if provider == "openai":
+def _import_for(policy: ModelPolicy) -> None:
+    if policy.provider == "openai":
         import gateway.models.openai  # pyright: ignore[reportUnusedImport]
     else:
         import gateway.models.anthropic  # noqa: F401  # pyright: ignore[reportUnusedImport]
-
-
-def key_of(policy: ModelPolicy, environ: Mapping[str, str]) -> str | None:
-    """The API key: the configured one, the named variable's, or that of the provider's usual variable."""
-    if policy.api_key is not None:
-        return policy.api_key.get_secret_value()
-    usual = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(policy.provider, "")
-    return environ.get(policy.api_key_env or usual) or None
-
-
-def found_in(environ: Mapping[str, str]) -> dict[str, ModelPolicy]:
-    """Without configuration: the model of a key in the environment."""
-    if environ.get("ANTHROPIC_API_KEY"):
-        return {"chat": ModelPolicy(provider="anthropic", model=DEFAULT_MODELS["anthropic"])}
-    if environ.get("OPENAI_API_KEY"):
-        return {"chat": ModelPolicy(provider="openai", model=DEFAULT_MODELS["openai"])}
-    return {}
+    window_of(policy)

@@ -41,8 +41,10 @@ class Quirks:
 
 
 def _is_unknown_field(lowered: str, name: str) -> bool:
-    return name in lowered and any(
-        w in lowered for w in ("unknown", "unrecognized", "extra", "unsupported", "not perm")
+    return (
+        name in lowered
+        and "instead" not in lowered
+        and any(w in lowered for w in ("unknown", "unrecognized", "extra", "unsupported", "not perm"))
     )
 
 
