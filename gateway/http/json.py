@@ -13,6 +13,7 @@ import orjson
 MAX_DEPTH = 64
 MIN_INTEGER = -(2**63)
 MAX_INTEGER = 2**63 - 1
+EXACT = 2**53
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -23,8 +24,9 @@ class BadJson(ValueError):
 def parse_json(payload: bytes) -> Any:
     """The value of a JSON text.
 
-    Lone surrogates become U+FFFD. Refused with BadJson: NaN and infinities (also as 1e999), integers beyond 64 bits,
-    duplicate names, names with NUL, nesting deeper than MAX_DEPTH, bytes that are not UTF-8.
+    Lone surrogates become U+FFFD, and 3.0 the integer 3, which it is to JSON schemas. Refused with BadJson: NaN and
+    infinities (also as 1e999), integers beyond 64 bits, duplicate names, names with NUL, nesting deeper than MAX_DEPTH,
+    bytes that are not UTF-8.
     """
     try:
         text = payload.removeprefix(BOM_UTF8).decode()
@@ -90,7 +92,7 @@ def _float(digits: str) -> float:
     value = float(digits)
     if math.isinf(value):
         raise BadJson(f"The number {shown(digits)} is too large.")
-    return value
+    return int(value) if value.is_integer() and abs(value) <= EXACT else value
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_float)

@@ -34,8 +34,15 @@ PROBLEMS = {
     503: "Not available now; see Retry-After",
     507: "The disk is full",
 }
+# Ids may hold any printable character but `:` and `/`; a pattern cannot say that, so it names the usual ones.
+ID = "[!-.0-9;-~¡-ʯΑ-ΡΣ-ωЀ-ѿא-תء-غก-ะぁ-ゖァ-ヺ一-鿿가-힣🌀-🙏]+"
+KEY = f"(agent:{ID}:(main|{ID}:(direct|group|channel):{ID})(:thread:{ID})?|agent:{ID}:sub:{ID}|(cron|hook):{ID})"
 PARAMETERS = {
-    "key": ("Session key, percent-encoded, as in agent:main:main", {"type": "string", "minLength": 1}),
+    "key": (
+        "Session key, percent-encoded, as in agent:main:main. At most 512 bytes; ids may hold any printable character "
+        "but : and /, also those the pattern leaves out.",
+        {"type": "string", "pattern": f"^{KEY}$", "examples": ["agent:main:main", "agent:main:telegram:direct:42"]},
+    ),
     "id": ("Id", {"type": "string", "minLength": 1}),
 }
 

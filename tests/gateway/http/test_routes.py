@@ -102,6 +102,10 @@ async def test_a_wrong_field_is_refused_with_its_place(
     assert place in content["detail"]
 
 
+async def test_a_whole_number_may_be_written_with_a_point(serve: Serve) -> None:
+    assert (await (await note(await serve(), stars=3.0)).json())["stars"] == 3
+
+
 async def test_a_secret_in_a_wrong_field_is_not_repeated(serve: Serve) -> None:
     response = await note(await serve(), stars="my password")
     assert "my password" not in await response.text()
