@@ -1,0 +1,202 @@
+"""What a compaction covers and what stays word for word: a function from entries to a plan."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+from sessions.context import answered_turns, uncarried
+from sessions.entries import (
+    AssistantEntry,
+    CarriedEntry,
+    CompactionFailedEntry,
+    CompactionStartedEntry,
+    Covers,
+    Entry,
+    PinnedEntry,
+    RetractedEntry,
+    SummaryEntry,
+    ToolResultEntry,
+    UserEntry,
+    entry_to_json,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from compaction.policy import CompactionPolicy
+    from sessions.entries import JsonObject
+
+WORTH_IT = 0.10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`summarised_through` is the anchor: the summary covers everything up to it. From `replay_from` on entries stay
+    word for word; `pinned` ones before it as well. `fresh` are the entries no summary covers yet."""
+
+    summarised_through: int
+    replay_from: int
+    pinned: frozenset[int]
+    previous: SummaryEntry | None
+    fresh: tuple[Entry, ...]
+    prefix_sha256: str
+    tokens_before: int
+    tokens_kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToDo:
+    """Why there is no plan; the text is for people."""
+
+    reason: str
+
+
+def plan_compaction(
+    entries: Sequence[Entry], policy: CompactionPolicy, window: int, *, overlap: bool = True
+) -> Plan | NothingToDo:
+    """The plan for the entries of a generation, oldest first. `overlap` False keeps as little as possible."""
+    previous = next((e for e in entries if isinstance(e, SummaryEntry)), None)
+    covered = previous.covers.to_seq if previous else 0
+    spoken = _spoken(entries)
+    cuts = _cuts(spoken)
+    anchor = max((cut for cut in cuts if cut < _first_open(entries, spoken)), default=0)
+    fresh = tuple(e for e in spoken if covered < e.seq <= anchor)
+    if not fresh:
+        return NothingToDo("Nothing has been said since the last summary that is finished.")
+    replay_from = _replay_from([e for e in spoken if e.seq <= anchor], cuts, policy, window) if overlap else anchor + 1
+    pinned = pinned_seqs(entries)
+    before = sum(e.tokens for e in spoken) + (previous.tokens if previous else 0)
+    kept = sum(e.tokens for e in spoken if e.seq >= replay_from or e.seq in pinned)
+    if before - kept < max(1, WORTH_IT * before):
+        return NothingToDo("A summary would free too little: most of the conversation stays word for word.")
+    return Plan(
+        summarised_through=anchor,
+        replay_from=replay_from,
+        pinned=frozenset(seq for seq in pinned if seq < replay_from),
+        previous=previous,
+        fresh=fresh,
+        prefix_sha256=prefix_hash(entries, anchor),
+        tokens_before=before,
+        tokens_kept=kept,
+    )
+
+
+def _spoken(entries: Sequence[Entry]) -> list[Entry]:
+    """User, assistant and tool-result entries that count, by seq."""
+    flat = uncarried(entries)
+    gone = {seq for e in flat if isinstance(e, RetractedEntry) for seq in e.seqs}
+    kinds = (UserEntry, AssistantEntry, ToolResultEntry)
+    return sorted((e for e in flat if isinstance(e, kinds) and e.seq not in gone), key=lambda e: e.seq)
+
+
+def _first_open(entries: Sequence[Entry], spoken: Sequence[Entry]) -> int:
+    """The seq of the first message that still waits for its reply; beyond all when none does."""
+    done = answered_turns(uncarried(entries))
+    waiting = [e.seq for e in spoken if e.turn is not None and e.turn not in done]
+    return min(waiting, default=max((e.seq for e in spoken), default=0) + 1)
+
+
+def _cuts(spoken: Sequence[Entry]) -> list[int]:
+    """Seqs behind which the conversation may be cut: no turn and no pair of call and result lies on both sides."""
+    ends: dict[str, int] = {}
+    for entry in spoken:
+        for group in _groups(entry):
+            ends[group] = max(ends.get(group, 0), entry.seq)
+    cuts: list[int] = []
+    reach = 0
+    for position, entry in enumerate(spoken):
+        reach = max([reach, entry.seq, *(ends[group] for group in _groups(entry))])
+        following = spoken[position + 1] if position + 1 < len(spoken) else None
+        if reach == entry.seq and not isinstance(following, ToolResultEntry):
+            cuts.append(entry.seq)
+    return cuts
+
+
+def _groups(entry: Entry) -> list[str]:
+    """The turns an entry belongs to; without one, calls and results are held together by the cut rule for results."""
+    also = entry.also if isinstance(entry, AssistantEntry) else ()
+    return [*also] if entry.turn is None else [entry.turn, *also]
+
+
+def _replay_from(covered: Sequence[Entry], cuts: Sequence[int], policy: CompactionPolicy, window: int) -> int:
+    """Where the overlap starts: behind a cut, with `overlap_messages` where `overlap_share` of the window allows it."""
+    end = covered[-1].seq + 1
+    budget = policy.overlap_share * window
+    known = set(cuts)
+    starts = {covered[0].seq, *(e.seq for before, e in itertools.pairwise(covered) if before.seq in known)}
+    best, tokens, messages = end, 0, 0
+    for entry in reversed(covered):
+        tokens += entry.tokens
+        messages += not isinstance(entry, ToolResultEntry)
+        if tokens > budget or policy.overlap_messages == 0:
+            break
+        if entry.seq in starts and isinstance(entry, UserEntry):
+            best = entry.seq
+            if messages >= policy.overlap_messages:
+                break
+    return best if best != end else _split_turn(covered, budget, end)
+
+
+def _split_turn(covered: Sequence[Entry], budget: float, end: int) -> int:
+    """The last turn alone is larger than the overlap may be: it is cut where the model spoke after a tool's result."""
+    best, tokens = end, 0
+    for entry in reversed(covered):
+        tokens += entry.tokens
+        if tokens > budget:
+            break
+        if isinstance(entry, AssistantEntry):
+            best = entry.seq
+    return best
+
+
+def pinned_seqs(entries: Sequence[Entry]) -> set[int]:
+    """Messages that stay word for word through all compactions: texts only, since a call would need its result."""
+    flat = uncarried(entries)
+    wanted: dict[int, bool] = {e.of: e.pinned for e in flat if isinstance(e, PinnedEntry)}
+    texts = {e.seq for e in flat if isinstance(e, UserEntry) or (isinstance(e, AssistantEntry) and not e.calls)}
+    return {seq for seq, pinned in wanted.items() if pinned and seq in texts}
+
+
+def prefix_hash(entries: Sequence[Entry], anchor: int) -> str:
+    """Hash of everything up to the anchor, to see whether it is still what was summarised."""
+    digest = hashlib.sha256()
+    for entry in uncarried(entries):
+        if entry.seq <= anchor and not isinstance(entry, SummaryEntry):
+            digest.update(orjson.dumps(entry_to_json(entry)))
+    gone = sorted(seq for e in uncarried(entries) if isinstance(e, RetractedEntry) for seq in e.seqs if seq <= anchor)
+    digest.update(repr(gone).encode())
+    return digest.hexdigest()
+
+
+def next_generation(
+    plan: Plan, entries_now: Sequence[Entry], summary: JsonObject, *, by: str, model: str | None, tokens: int
+) -> list[Entry]:
+    """The drafts a new generation opens with: the summary, and everything that stays, with what came meanwhile."""
+    first = plan.previous.covers.from_seq if plan.previous else plan.fresh[0].seq
+    opening = SummaryEntry(
+        summary=summary,
+        covers=Covers(from_seq=first, to_seq=plan.summarised_through, sha256=plan.prefix_sha256),
+        replay_from=plan.replay_from,
+        by="rules" if by == "rules" else "model",
+        model=model,
+        tokens=tokens,
+    )
+    dropped = (SummaryEntry, CompactionStartedEntry, CompactionFailedEntry)
+    kept = [
+        e
+        for e in uncarried(entries_now)
+        if not isinstance(e, dropped)
+        and (e.seq >= plan.replay_from or e.seq in plan.pinned or (isinstance(e, PinnedEntry) and e.of in plan.pinned))
+    ]
+    return [opening, *(_carried(e, alone=e.seq < plan.replay_from) for e in kept)]
+
+
+def _carried(entry: Entry, *, alone: bool) -> CarriedEntry:
+    """A pinned message that stands alone loses its turn: without its reply it would look as if it still waited."""
+    return CarriedEntry(entry=dataclasses.replace(entry, turn=None) if alone else entry, tokens=entry.tokens)
