@@ -18,6 +18,7 @@ from gateway.counting import LazyCounter
 from gateway.dispatch import CommandAnswers
 from gateway.http.app import build_app
 from gateway.ledger import UsageLedger
+from gateway.models.discovery import probe_ollama
 from gateway.models.pool import ModelPool
 from gateway.models.prices import price
 from gateway.parts import Parts
@@ -62,6 +63,7 @@ def build_parts(
         monotonic=clock.monotonic,
         count=tokens.count,
         load_blob=blobs.load,
+        probe=probe_ollama,
     )
     ledger = UsageLedger(
         data_dir / "state.db", clock, lambda name, model, usage: price(models.policy(name), model, usage)

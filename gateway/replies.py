@@ -164,7 +164,7 @@ class Replies:
         duration_s: float,
     ) -> None:
         usage = reply.usage
-        cost = None if usage is None else self._ledger.cost(model.name, reply.model, usage)
+        cost = None if usage is None else self._ledger.cost(reply.name or model.name, reply.model, usage)
         entry = AssistantEntry(
             turn=lead.id,
             text=reply.text,
@@ -189,7 +189,7 @@ class Replies:
                     user=lead.incoming.user,
                     agent=record.agent,
                     role="chat",
-                    model_name=model.name,
+                    model_name=reply.name or model.name,
                     model=reply.model,
                     usage=usage,
                     cost=cost,
