@@ -16,7 +16,7 @@ from gateway.http.routes import Route
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from gateway.http.routes import Call
+    from gateway.http.routes import Answer, Call
 
 REF = "#/components/schemas/{model}"
 PROBLEMS = {
@@ -71,7 +71,8 @@ def build_openapi(routes: list[Route], version: str) -> dict[str, Any]:
     """An OpenAPI 3.1 document."""
     described: dict[type[BaseModel], None] = {ProblemBody: None}
     for route in routes:
-        for model in (route.body, route.query, *route.answers.values()):
+        answers = [answer for status in route.answers for answer in _answers(route, status)]
+        for model in (route.body, route.query, route.errors, *answers):
             if isinstance(model, type):
                 described[model] = None
     refs, schemas = models_json_schema([(model, "validation") for model in described], ref_template=REF)
@@ -115,13 +116,13 @@ def _operation(route: Route, names: _Names) -> dict[str, Any]:
         "operationId": f"{route.method.lower()}_{re.sub(r'[^a-z0-9]+', '_', route.path.lower()).strip('_')}",
         "tags": [route.tag],
         "parameters": [*_path_parameters(route.path), *_query_parameters(route, names)],
-        "responses": {str(status): _answer(model, names) for status, model in route.answers.items()},
+        "responses": {str(status): _answer(_answers(route, status), names) for status in route.answers},
         "x-roles": ["anyone"] if route.public else list(route.roles),
     }
     if route.public:
         operation["security"] = []
     operation["responses"] |= {
-        str(status): {"description": what, "content": {CONTENT_TYPE: {"schema": names.ref(ProblemBody)}}}
+        str(status): {"description": what, "content": _error_content(route, names)}
         for status, what in PROBLEMS.items()
         if str(status) not in operation["responses"]
     }
@@ -133,10 +134,25 @@ def _operation(route: Route, names: _Names) -> dict[str, Any]:
     return operation
 
 
-def _answer(model: type[BaseModel] | str, names: _Names) -> dict[str, Any]:
-    if isinstance(model, str):
-        return {"description": model, "content": {kind.strip(): {} for kind in model.split(",")}}
-    return {"description": model.__doc__ or "", "content": {"application/json": {"schema": names.ref(model)}}}
+def _answers(route: Route, status: int) -> tuple[Answer, ...]:
+    answers = route.answers[status]
+    return answers if isinstance(answers, tuple) else (answers,)
+
+
+def _answer(answers: tuple[Answer, ...], names: _Names) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for answer in answers:
+        if isinstance(answer, str):
+            content |= {kind.strip(): {} for kind in answer.split(",")}
+        else:
+            content["application/json"] = {"schema": names.ref(answer)}
+    described = next((answer.__doc__ for answer in answers if not isinstance(answer, str)), None)
+    return {"description": described or ", ".join(content), "content": content}
+
+
+def _error_content(route: Route, names: _Names) -> dict[str, Any]:
+    content = {CONTENT_TYPE: {"schema": names.ref(ProblemBody)}}
+    return content if route.errors is None else content | {"application/json": {"schema": names.ref(route.errors)}}
 
 
 def _path_parameters(path: str) -> list[dict[str, Any]]:

@@ -52,14 +52,17 @@ class Call:
         return self.request.match_info[name]
 
 
+# the model of a JSON answer, or the media type of another
+Answer = type[BaseModel] | str
 Endpoint = Callable[[Call], Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One address. `answers` maps a status to the model of its JSON, or to a media type; problems come by themselves.
+    """One address. `answers` maps a status to what it may bring; problems come by themselves.
 
-    `public` needs no token; with `body_optional` an empty body means one with all defaults.
+    `errors` is the model of errors in a dialect of its own, beside problems; `public` needs no token; with
+    `body_optional` an empty body means one with all defaults.
     """
 
     method: str
@@ -67,7 +70,8 @@ class Route:
     endpoint: Endpoint
     summary: str
     tag: str
-    answers: Mapping[int, type[BaseModel] | str] = field(default_factory=dict[int, "type[BaseModel] | str"])
+    answers: Mapping[int, Answer | tuple[Answer, ...]] = field(default_factory=dict[int, "Answer | tuple[Answer, ...]"])
+    errors: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
     query: type[BaseModel] | None = None
     roles: tuple[Role, ...] = EVERY_ROLE

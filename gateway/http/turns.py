@@ -63,7 +63,7 @@ class StopView(BaseModel):
     stopped: bool
 
 
-TURN_ANSWERS: dict[int, Any] = {200: TurnView, 202: TurnView}
+TURN_ANSWERS: dict[int, Any] = {200: (TurnView, "text/event-stream"), 202: TurnView}
 
 
 def routes(parts: Parts) -> list[Route]:

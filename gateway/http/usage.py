@@ -67,7 +67,7 @@ def routes(parts: Parts) -> list[Route]:
         wanted = _filter(call.query)
         return await _report(parts, call, UsageFilter(since=wanted.since, until=wanted.until, key=record.key))
 
-    answers = {200: UsageReport}
+    answers = {200: (UsageReport, "text/csv")}
     return [
         Route(
             method="GET",

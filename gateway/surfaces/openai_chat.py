@@ -119,6 +119,21 @@ class CompletionView(BaseModel):
     choices: list[dict[str, Any]]
 
 
+class ErrorDetail(BaseModel):
+    """What is wrong; `param` names the field."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorView(BaseModel):
+    """An error as OpenAI's clients read it."""
+
+    error: ErrorDetail
+
+
 class ModelsView(BaseModel):
     """The models a client may name: agents, and configured models."""
 
@@ -144,7 +159,8 @@ def routes(parts: Parts) -> list[Route]:
             summary="OpenAI Chat Completions",
             tag="openai",
             body=CompletionIn,
-            answers={200: CompletionView},
+            answers={200: (CompletionView, "text/event-stream")},
+            errors=ErrorView,
         ),
         Route(
             method="GET",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from gateway.http import docs, openapi
 from gateway.http.openapi import KEY, build_openapi
 from sessions.keys import MAX_KEY_BYTES, parse_key
 from tests.gateway.http.conftest import TOKENS
-from tests.gateway.http.demo import NoteIn, demo_routes
+from tests.gateway.http.demo import Count, NoteIn, NoteView, demo_routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +74,14 @@ def test_query_path_and_body_are_described(description: dict[str, Any]) -> None:
     assert operation["responses"]["201"]["content"]["application/json"]["schema"] == {
         "$ref": "#/components/schemas/NoteView"
     }
+
+
+def test_an_address_may_answer_in_several_forms_and_dialects() -> None:
+    (described, *_) = demo_routes()
+    route = dataclasses.replace(described, answers={200: (NoteView, "text/event-stream")}, errors=Count)
+    responses = build_openapi([route], "1")["paths"][route.path]["post"]["responses"]
+    assert responses["200"]["content"].keys() == {"application/json", "text/event-stream"}
+    assert responses["422"]["content"].keys() == {"application/json", "application/problem+json"}
 
 
 def test_who_may_call_is_described(description: dict[str, Any]) -> None:
