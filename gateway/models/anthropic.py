@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +15,7 @@ from gateway.models.base import Finished, ModelBroken, ModelError, TextDelta
 from gateway.models.endpoint import END, WHOLE, Endpoint, Refused
 from gateway.models.estimate import estimate
 from gateway.models.failures import error_of_object, error_of_status
-from gateway.models.openai_wire import as_text
+from gateway.models.openai_wire import as_text, has_files
 from gateway.models.partial import PartialReply, fields_of, number, string, take_all
 from sessions.usage import Usage
 
@@ -73,7 +74,7 @@ class AnthropicModel:
         reply = PartialReply(self.model)
         usage: dict[str, int] = {}
         try:
-            events = self._endpoint.events(self._body(request), lambda: reply.begun)
+            events = self._endpoint.events(await self._rendered(request), lambda: reply.begun)
             async with aclosing(events):
                 async for batch in events:
                     text, failure = take_all(batch, lambda name, fields: self._take(name, fields, reply, usage))
@@ -90,6 +91,12 @@ class AnthropicModel:
             log.warning("model.failed_after_reply", model=self.name, error=str(error))
         reply.usage = usage_of(usage)
         yield self._finished(reply, request)
+
+    async def _rendered(self, request: ModelRequest) -> dict[str, Any]:
+        """Files are read in a thread."""
+        if has_files(request.prompt):
+            return await asyncio.to_thread(self._body, request)
+        return self._body(request)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         body = anthropic_wire.render(

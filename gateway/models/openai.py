@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -15,8 +16,10 @@ from gateway.models.base import Finished, ModelBroken, ModelError, TextDelta
 from gateway.models.endpoint import END, WHOLE, Endpoint, Refused
 from gateway.models.estimate import estimate
 from gateway.models.failures import error_of_object, error_of_status
+from gateway.models.openai_wire import has_files
 from gateway.models.partial import PartialReply, fields_of, number, string, take_all
 from gateway.models.quirks import Quirks, plain_roles
+from sessions.files import StorageError
 from sessions.usage import Usage
 
 if TYPE_CHECKING:
@@ -93,21 +96,28 @@ class OpenAIModel:
         lessons = 0
         while True:
             try:
-                events = self._endpoint.events(self._body(request), lambda: reply.begun)
+                events = self._endpoint.events(await self._rendered(request), lambda: reply.begun)
                 async with aclosing(events):
                     async for batch in events:
                         yield batch
                 return
             except Refused as error:
-                learnt = self._quirks.learn(error.status, error.text)
+                learnt = self._quirks.learn(error.status, error.text, images=has_files(request.prompt))
                 if learnt is None or lessons == MAX_LESSONS:
                     raise error_of_status(self.name, error.status, error.text, error.headers) from error
                 self._quirks = learnt
                 lessons += 1
 
+    async def _rendered(self, request: ModelRequest) -> dict[str, Any]:
+        """Files are read in a thread."""
+        if has_files(request.prompt):
+            return await asyncio.to_thread(self._body, request)
+        return self._body(request)
+
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         quirks = self._quirks
-        body = openai_wire.render(request.prompt, model=self.model, load_blob=self._load_blob)
+        load_blob = self._load_blob if quirks.images else _not_wanted
+        body = openai_wire.render(request.prompt, model=self.model, load_blob=load_blob)
         if quirks.plain_roles:
             body["messages"] = plain_roles(body["messages"])
         limit = request.max_output or self._policy.max_output
@@ -161,6 +171,10 @@ class OpenAIModel:
             model=reply.model,
             name=self.name,
         )
+
+
+def _not_wanted(sha256: str) -> bytes:
+    raise StorageError(f"The model takes no files, so {sha256[:12]} is not read.")
 
 
 def _take_delta(reply: PartialReply, delta: dict[str, Any]) -> str:

@@ -52,10 +52,8 @@ def render(prompt: Prompt, *, model: str, load_blob: Callable[[str], bytes]) -> 
 
 def _message(message: Message, load_blob: Callable[[str], bytes]) -> dict[str, Any]:
     match message:
-        case UserMessage(attachments=()):
-            return {"role": "user", "content": message.text}
         case UserMessage():
-            return {"role": "user", "content": _parts(message, load_blob)}
+            return {"role": "user", "content": _content(message, load_blob)}
         case AssistantMessage(calls=()):
             return {"role": "assistant", "content": message.text}
         case AssistantMessage():
@@ -72,7 +70,10 @@ def _message(message: Message, load_blob: Callable[[str], bytes]) -> dict[str, A
             return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
 
 
-def _parts(message: UserMessage, load_blob: Callable[[str], bytes]) -> list[dict[str, Any]]:
+def _content(message: UserMessage, load_blob: Callable[[str], bytes]) -> str | list[dict[str, Any]]:
+    """Text where there is nothing but text: many servers take no parts."""
+    if not message.attachments:
+        return message.text
     parts: list[dict[str, Any]] = [{"type": "text", "text": message.text}] if message.text else []
     for attachment in message.attachments:
         url = data_url(attachment, load_blob) if attachment.media_type.startswith("image/") else None
@@ -80,6 +81,8 @@ def _parts(message: UserMessage, load_blob: Callable[[str], bytes]) -> list[dict
             parts.append({"type": "text", "text": in_words(attachment)})
         else:
             parts.append({"type": "image_url", "image_url": {"url": url}})
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
     return parts
 
 
@@ -90,6 +93,11 @@ def data_url(attachment: Attachment, load_blob: Callable[[str], bytes]) -> str |
     except StorageError:
         return None
     return f"data:{attachment.media_type};base64,{base64.b64encode(content).decode()}"
+
+
+def has_files(prompt: Prompt) -> bool:
+    """Whether rendering has to read files."""
+    return any(isinstance(message, UserMessage) and message.attachments for message in prompt.messages)
 
 
 def in_words(attachment: Attachment) -> str:

@@ -85,6 +85,35 @@ def _signed(event: ModelEvent, model: ChatModel) -> ModelEvent:
     return dataclasses.replace(event, name=model.name) if isinstance(event, Finished) else event
 
 
+class LazyModel:
+    """A model whose SDK is imported, in a thread, when it is first called: nobody's message waits for an import."""
+
+    def __init__(self, name: str, policy: ModelPolicy, make: Callable[[], ChatModel]) -> None:
+        self.name = name
+        self.model = policy.model
+        self.window = window_of(policy)
+        self._policy = policy
+        self._make = make
+        self._loaded: ChatModel | None = None
+
+    async def load(self) -> ChatModel:
+        """The adapter itself."""
+        if self._loaded is None:
+            await asyncio.to_thread(_import_for, self._policy)
+            self._loaded = self._loaded or self._make()
+        return self._loaded
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        model = await self.load()
+        async with aclosing(model.stream(request)) as events:
+            async for event in events:
+                yield event
+
+    async def close(self) -> None:
+        if self._loaded is not None:
+            await self._loaded.close()
+
+
 class ModelPool:
     """Models by name, made when they are first asked for: an SDK takes a second to import."""
 
@@ -153,6 +182,9 @@ class ModelPool:
     def _make(self, name: str, policy: ModelPolicy) -> ChatModel:
         if policy.provider == "offline":
             return OfflineModel(name, count=self._count)
+        return LazyModel(name, policy, lambda: self._adapter(name, policy))
+
+    def _adapter(self, name: str, policy: ModelPolicy) -> ChatModel:
         if policy.provider == "openai":
             from gateway.models.openai import OpenAIModel as Adapter
         else:
@@ -169,10 +201,11 @@ class ModelPool:
     async def warm(self) -> None:
         """Imports and builds the chat model beside the start, so that the first message does not wait for it."""
         name = self._roles.chat or self._first
-        if name in self._policies and self._policies[name].provider != "offline":
-            await asyncio.to_thread(_import_for, self._policies[name])
         if name in self._policies:
             self.by_name(name)
+            model = self._models[name]
+            if isinstance(model, LazyModel):
+                await model.load()
 
     async def close(self) -> None:
         for model in self._models.values():

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 _SYSTEM = ("system role not supported", "system role is not supported", "only user and assistant roles")
+_NO_IMAGES = ("image_url", "image input", "support image", "multimodal", "vision", "content must be a string")
 _ALTERNATE = ("roles must alternate", "must alternate between user", "alternating user", "consecutive")
 
 
@@ -18,9 +19,13 @@ class Quirks:
     schema: bool = True
     cache_key: bool = False
     plain_roles: bool = False
+    images: bool = True
 
-    def learn(self, status: int, text: str) -> Quirks | None:
-        """How to ask again after this refusal; None when it is about something else, or we have asked so already."""
+    def learn(self, status: int, text: str, *, images: bool = False) -> Quirks | None:
+        """How to ask again after this refusal; None when it is about something else, or we have asked so already.
+
+        `images`: whether there were any in the request.
+        """
         if status not in (400, 404, 415, 422, 500, 501):
             return None
         lowered = text.lower()
@@ -35,6 +40,8 @@ class Quirks:
             learnt = replace(learnt, schema=False)
         if self.cache_key and "prompt_cache_key" in lowered:
             learnt = replace(learnt, cache_key=False)
+        if self.images and images and any(phrase in lowered for phrase in _NO_IMAGES):
+            learnt = replace(learnt, images=False)
         if not self.plain_roles and any(phrase in lowered for phrase in (*_SYSTEM, *_ALTERNATE)):
             learnt = replace(learnt, plain_roles=True)
         return None if learnt == self else learnt

@@ -32,7 +32,7 @@ FAULTS = (
     *STATUSES,
     *("slow", "hang", "hang_middle", "disconnect", "html", "html_502", "malformed", "malformed_body"),
     *("cut", "cut_clean", "cut_utf8", "empty_choices", "empty", "error_in_stream", "error_late"),
-    *("no_usage", "broken_args", "long", "json_reply", "no_done", "no_stream_options", "length", "filter"),
+    *("no_usage", "broken_args", "long", "json_reply", "no_done", "no_stream_options", "no_images", "length", "filter"),
     *("one_byte", "crlf", "comments", "usage_everywhere", "object_args", "nulls"),
 )
 
@@ -210,6 +210,8 @@ class StandIn:
                 return web.Response(text='{"choices": [{"mess', content_type="application/json")
             case "no_stream_options" if "stream_options" in body:
                 return _json(dialect.error("Unknown field: stream_options", 400), 400)
+            case "no_images" if b'"image_url"' in orjson.dumps(body):
+                return _json(dialect.error("image_url is only supported by certain models.", 400), 400)
             case _:
                 pass
         return None

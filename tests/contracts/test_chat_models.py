@@ -27,7 +27,7 @@ from gateway.models.offline import OfflineModel
 from gateway.models.openai import OpenAIModel
 from gateway.models.policy import ModelPolicy, TimeoutPolicy
 from sessions.context import AssistantMessage, ToolMessage, UserMessage
-from sessions.entries import ToolCall
+from sessions.entries import Attachment, ToolCall
 from tests.bench.standin import BAD_ARGUMENTS, StandIn
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ async def test_a_fault_is_an_answer_or_a_clear_error_and_the_next_turn_works(
 async def test_the_table_covers_every_fault_of_the_stand_in() -> None:
     from tests.bench.standin import FAULTS
 
-    assert set(FAULTS) - set(TABLE) == {"long", "broken_args", "object_args"}
+    assert set(FAULTS) - set(TABLE) == {"long", "broken_args", "object_args", "no_images"}
 
 
 @pytest.mark.parametrize("kind", REMOTE)
@@ -288,6 +288,18 @@ async def test_a_server_that_refuses_stream_options_is_not_asked_for_them_again(
     await complete(model, said("fault:no_stream_options"))
     await complete(model, said("again"))
     assert ["stream_options" in r.body for r in stand_in.requests] == [True, False, False]
+
+
+async def test_a_model_that_takes_no_images_is_told_about_them_in_words(
+    make: Callable[..., ChatModel], stand_in: StandIn
+) -> None:
+    picture = Attachment(sha256="0" * 64, media_type="image/png", size_bytes=3, name="cat.png")
+    prompt = build_prompt(system="", messages=[UserMessage(text="fault:no_images", attachments=(picture,))])
+    model = make("openai")
+    assert (await complete(model, ModelRequest(prompt=prompt))).text
+    assert (await complete(model, ModelRequest(prompt=prompt))).text
+    assert len(stand_in.requests) == 3
+    assert "cat.png" in stand_in.requests[-1].last_text
 
 
 @pytest.mark.parametrize("kind", REMOTE)
