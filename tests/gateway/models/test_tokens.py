@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,16 @@ def test_it_loads_with_no_network_and_mends_a_damaged_cache(tmp_path: Path, monk
     (cached,) = tmp_path.iterdir()
     cached.write_bytes(cached.read_bytes()[:-100])
     assert load(tmp_path).count("hello world") == 2
+
+
+def test_the_tokenizer_of_the_wheel_is_not_loaded_beside_ours(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys; from gateway.models.tokens import load;"
+        f"load(pathlib.Path({str(tmp_path)!r})); print('bpe_openai' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "False"
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o600]
 
 
 def test_known_texts_have_their_known_length(counter: TokenCounter) -> None:
