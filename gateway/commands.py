@@ -28,6 +28,7 @@ COMMANDS: tuple[CommandInfo, ...] = (
         name="new", argument="[text]", help="start a new session, with the text as first message", ends_session=True
     ),
     CommandInfo(name="reset", help="start a new session", ends_session=True),
+    CommandInfo(name="compact", argument="[what to keep]", help="summarise the earlier part of the conversation"),
     CommandInfo(name="status", help="session, model, context, tokens, cost, queue"),
     CommandInfo(name="context", help="what the next prompt consists of, in tokens"),
     CommandInfo(name="usage", argument="[day|week|month]", help="tokens and cost of this chat"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
+from compaction.policy import CompactionPolicy
 from gateway.agents import AgentPolicy
 from gateway.commands import CommandsPolicy
 from gateway.http.policy import AuthPolicy, ServerPolicy
@@ -57,6 +58,9 @@ class Config(Policy):
     )
     queue: QueuePolicy = Field(default_factory=QueuePolicy, description="Messages that arrive while a turn runs.")
     turn: TurnPolicy = Field(default_factory=TurnPolicy, description="Limits of one turn.")
+    compaction: CompactionPolicy = Field(
+        default_factory=CompactionPolicy, description="When a conversation is summarised, and what stays."
+    )
     commands: CommandsPolicy = Field(default_factory=CommandsPolicy, description="Commands people type.")
     shutdown: ShutdownPolicy = Field(default_factory=ShutdownPolicy, description="Stopping.")
     logging: LoggingPolicy = Field(default_factory=LoggingPolicy, description="The daemon's log.")

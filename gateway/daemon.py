@@ -14,6 +14,7 @@ import structlog
 from aiohttp import web
 
 from gateway.clock import SystemClock
+from gateway.compactor import Compactor
 from gateway.counting import LazyCounter
 from gateway.dispatch import CommandAnswers
 from gateway.http.app import build_app
@@ -71,8 +72,24 @@ def build_parts(
     store = SessionStore(data_dir, config.sessions, files, clock)
     tools = ToolRegistry([CurrentTime()], timeout_s=config.turn.tool_timeout_s)
     prompts = PromptBuilder(agents=config.agents, tools=tools, clock=clock, tokens=tokens)
+    compactor = Compactor(
+        store=store,
+        models=models,
+        ledger=ledger,
+        count=tokens.count,
+        fixed=prompts.fixed_tokens,
+        clock=clock,
+        policy=config.compaction,
+    )
     replies = Replies(
-        store=store, models=models, prompts=prompts, tools=tools, ledger=ledger, clock=clock, policy=config.turn
+        store=store,
+        models=models,
+        prompts=prompts,
+        tools=tools,
+        ledger=ledger,
+        room=compactor,
+        clock=clock,
+        policy=config.turn,
     )
     turns = Turns(
         store=store,
@@ -86,8 +103,9 @@ def build_parts(
         commands=config.commands,
         machine_zone=machine_zone(environ.get("TZ"), Path("/etc/localtime")),
     )
+    turns.after_accept.append(compactor.consider)
     turns.commands = CommandAnswers(
-        store=store, turns=turns, models=models, prompts=prompts, ledger=ledger, clock=clock
+        store=store, turns=turns, models=models, prompts=prompts, compactor=compactor, ledger=ledger, clock=clock
     )
     return Parts(
         config=config,
@@ -103,6 +121,7 @@ def build_parts(
         prompts=prompts,
         tools=tools,
         turns=turns,
+        compactor=compactor,
     )
 
 
@@ -150,6 +169,7 @@ class Daemon:
             background = [
                 loops.create_task(parts.store.run(), name="index"),
                 loops.create_task(parts.ledger.run(), name="ledger"),
+                loops.create_task(parts.compactor.run(), name="compactor"),
                 loops.create_task(parts.tokens.load(), name="tokens"),
                 loops.create_task(parts.models.warm(), name="model"),
             ]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from gateway.clock import Clock
     from gateway.commands import Command
+    from gateway.compactor import Compactor
     from gateway.ledger import UsageLedger
     from gateway.models.pool import ModelPool
     from gateway.prompts import PromptBuilder
@@ -37,6 +38,7 @@ class CommandAnswers:
         turns: Turns,
         models: ModelPool,
         prompts: PromptBuilder,
+        compactor: Compactor,
         ledger: UsageLedger,
         clock: Clock,
     ) -> None:
@@ -44,6 +46,7 @@ class CommandAnswers:
         self._turns = turns
         self._models = models
         self._prompts = prompts
+        self._compactor = compactor
         self._ledger = ledger
         self._clock = clock
 
@@ -63,6 +66,8 @@ class CommandAnswers:
                 return await self._model(session, command.argument)
             case "resume":
                 return await self._resume(session, command.argument)
+            case "compact":
+                return self._compactor.begin(session, command.argument or None)
             case "pin":
                 return await self._pin(session)
             case _:

@@ -16,7 +16,11 @@ def configure_logging(policy: LoggingPolicy, *, terminal: bool) -> None:
     """Once, at the start of the process."""
     level = logging.getLevelNamesMapping()[policy.level.upper()]
     readable = policy.format == "console" or (policy.format == "auto" and terminal)
-    renderer = structlog.dev.ConsoleRenderer(colors=terminal) if readable else structlog.processors.JSONRenderer()
+    renderer = (
+        structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=structlog.dev.plain_traceback)
+        if readable
+        else structlog.processors.JSONRenderer()
+    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.clock import Clock
+    from gateway.compactor import Compactor
     from gateway.config import Config
     from gateway.counting import LazyCounter
     from gateway.ledger import UsageLedger
@@ -39,3 +40,4 @@ class Parts:
     prompts: PromptBuilder
     tools: ToolRegistry
     turns: Turns
+    compactor: Compactor

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from compaction.layout import build_prompt
+from compaction.shrink import shrink
+from compaction.summary import render_summary
 from gateway.tools import ToolContext
-from sessions.context import render_messages
+from sessions.context import UserMessage, render_messages
+from sessions.entries import SummaryEntry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,11 +57,18 @@ class PromptBuilder:
         policy = self._agents.get(agent)
         return self._tools.specs(None if policy is None else policy.tools)
 
-    def build(self, session: Session, turns: frozenset[str], incoming: Incoming, *, tools: bool) -> Prompt:
-        """The prompt of the next call for the messages of `turns`; `tools` False: the model must answer now."""
+    def build(
+        self, session: Session, turns: frozenset[str], incoming: Incoming, *, tools: bool, budget: int | None = None
+    ) -> Prompt:
+        """The prompt of the next call for the messages of `turns`; `tools` False: the model must answer now.
+
+        `budget`: tokens its messages may have; beyond it the oldest are left out.
+        """
+        messages = _named(session, render_messages(session.entries, turns=turns))
         return build_prompt(
             system=self._system_for(session.record.agent, incoming),
-            messages=render_messages(session.entries, turns=turns),
+            messages=messages if budget is None else shrink(messages, budget, self._count),
+            summary=summary_text(session),
             tools=self._offered(session.record.agent, incoming) if tools else (),
         )
 
@@ -87,8 +98,30 @@ class PromptBuilder:
         return [
             ("tools", self._count(described)),
             ("system", self._count(self.system(session.record.agent))),
+            ("summary", self._count(summary_text(session) or "")),
             ("history", sum(message.tokens for message in messages)),
         ]
 
+    def fixed_tokens(self, agent: str) -> int:
+        """Tokens of what is in every prompt of an agent: its system text and its tools."""
+        described = "".join(f"{tool.name} {tool.description} {dict(tool.parameters)}" for tool in self.tools(agent))
+        return self._count(self.system(agent)) + self._count(described)
+
     def tool_context(self, session: Session, incoming: Incoming) -> ToolContext:
         return ToolContext(key=session.key, user=incoming.user, now=self._clock.now())
+
+
+def _named(session: Session, messages: list[Message]) -> list[Message]:
+    """In a group the model is told who speaks: the name stands before the text."""
+    if session.record.type not in ("group", "channel"):
+        return messages
+    return [
+        dataclasses.replace(m, text=f"{m.name}: {m.text}") if isinstance(m, UserMessage) and m.name else m
+        for m in messages
+    ]
+
+
+def summary_text(session: Session) -> str | None:
+    """The reference message that stands for what was summarised; None in a first generation."""
+    opening = next((e for e in session.entries if isinstance(e, SummaryEntry)), None)
+    return None if opening is None else render_summary(opening.summary)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from gateway.models.base import Finished, ModelBroken, ModelRequest, TextDelta
+from gateway.models.base import ContextOverflow, Finished, ModelBroken, ModelRequest, TextDelta
 from sessions.entries import AssistantEntry, AttemptEntry, Entry, TurnFailedEntry
 from sessions.files import StorageError
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 WRITE_RETRIES_S = (0.2, 1.0)
+OVERFLOW_RETRIES = 2
 
 
 class Models(Protocol):
@@ -43,7 +44,9 @@ class Models(Protocol):
 class Prompts(Protocol):
     """What a model is sent for the next call of some turns of a session."""
 
-    def build(self, session: Session, turns: frozenset[str], incoming: Incoming, *, tools: bool) -> Prompt: ...
+    def build(
+        self, session: Session, turns: frozenset[str], incoming: Incoming, *, tools: bool, budget: int | None
+    ) -> Prompt: ...
     def tool_context(self, session: Session, incoming: Incoming) -> ToolContext: ...
     def count(self, text: str) -> int: ...
     async def ready(self) -> None: ...
@@ -73,6 +76,15 @@ class Ledger(Protocol):
     def note(self, call: CallNote) -> None: ...
 
 
+class Room(Protocol):
+    """Keeps prompts within the model's window."""
+
+    def crowded(self, session: Session) -> bool: ...
+    def budget(self, session: Session) -> int | None: ...
+    async def make_room(self, session: Session) -> None: ...
+    async def emergency(self, session: Session) -> bool: ...
+
+
 class Replies:
     """Generates the reply of a running turn. `generate` ends with the reply, or the failure, on disk."""
 
@@ -84,6 +96,7 @@ class Replies:
         prompts: Prompts,
         tools: ToolRegistry,
         ledger: Ledger,
+        room: Room,
         clock: Clock,
         policy: TurnPolicy,
     ) -> None:
@@ -92,6 +105,7 @@ class Replies:
         self._prompts = prompts
         self._tools = tools
         self._ledger = ledger
+        self._room = room
         self._clock = clock
         self._policy = policy
         self._slots = asyncio.Semaphore(policy.max_parallel)
@@ -106,9 +120,7 @@ class Replies:
         theirs = {tool.name for tool in lead.incoming.client_tools}
         also = others(lead, lane)
         for rounds_left in range(self._policy.max_tool_rounds, -1, -1):
-            shown = frozenset(turn.id for turn in lane.running)
-            prompt = self._prompts.build(session, shown, lead.incoming, tools=rounds_left > 0)
-            reply, duration_s = await self._call(model, lane, lead, prompt)
+            reply, duration_s = await self._ask(model, lane, lead, tools=rounds_left > 0)
             ours = [call for call in reply.calls if call.name not in theirs]
             finish = _finish_of(reply, to_client=len(ours) < len(reply.calls), last=rounds_left == 0)
             await self._append_reply(lane, lead, model, reply, finish, also, duration_s)
@@ -133,6 +145,26 @@ class Replies:
         )
         await self.append(lead.session, failure)
         return False
+
+    async def _ask(self, model: ChatModel, lane: Lane[Turn], lead: Turn, *, tools: bool) -> tuple[Finished, float]:
+        """One call, made to fit. A prompt the provider finds too long is shortened and sent again, at most twice."""
+        session = lead.session
+        shown = frozenset(turn.id for turn in lane.running)
+        for retries_left in range(OVERFLOW_RETRIES, -1, -1):
+            if self._room.crowded(session):
+                await self._room.make_room(session)
+            budget = self._room.budget(session)
+            if budget is not None:
+                budget >>= OVERFLOW_RETRIES - retries_left
+            prompt = self._prompts.build(session, shown, lead.incoming, tools=tools, budget=budget)
+            try:
+                return await self._call(model, lane, lead, prompt)
+            except ContextOverflow:
+                if not await self._room.emergency(session) and (budget is None or retries_left == 0):
+                    raise
+                for turn in lane.running:
+                    turn.events.emit("compaction", reason="overflow", generation=session.record.generation)
+        raise AssertionError("the last retry returns or raises")
 
     async def _call(self, model: ChatModel, lane: Lane[Turn], lead: Turn, prompt: Prompt) -> tuple[Finished, float]:
         lead.shown = []

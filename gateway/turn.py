@@ -158,12 +158,16 @@ def context_json(tokens: int | None, window: int | None) -> dict[str, Any]:
     return {"tokens": tokens, "window": window, "share": share}
 
 
-def result_from_entries(session: Session, turn: str) -> TurnResult | None:
-    """How a turn ended, read from the transcript; None while it has not, or when the session knows no such turn."""
-    own = [e for e in session.entries if e.turn == turn]
-    lead = next((e.turn for e in session.entries if turn in _also(e)), None)
+def result_from_entries(session: Session, turn: str, entries: Sequence[Entry] | None = None) -> TurnResult | None:
+    """How a turn ended, read from the transcript; None while it has not, or when the session knows no such turn.
+
+    `entries`: where to look, when not only in the current generation.
+    """
+    known = session.entries if entries is None else entries
+    own = [e for e in known if e.turn == turn]
+    lead = next((e.turn for e in known if turn in _also(e)), None)
     if lead is not None and lead != turn:
-        own = own + [e for e in session.entries if e.turn == lead and not isinstance(e, UserEntry)]
+        own = own + [e for e in known if e.turn == lead and not isinstance(e, UserEntry)]
     return _result_of(session, turn, own)
 
 

@@ -99,6 +99,7 @@ class Turns:
         self._machine_zone = machine_zone
         self._allowed = commands
         self.commands: CommandRunner | None = None
+        self.after_accept: list[Callable[[Session], None]] = []
         self.after_turn: list[Callable[[Session], None]] = []
         self._gates: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._lanes: dict[str, Lane[Turn]] = {}
@@ -238,6 +239,8 @@ class Turns:
         turn = Turn(entries[0].turn or "", session, incoming, mode)
         turn.events.emit("accepted", turn=turn.id, session=session.id, seq=entries[0].seq)
         self._admit(lane, turn)
+        for hook in self.after_accept:
+            hook(session)
         return turn
 
     def _drafts(self, incoming: Incoming, window: int | None) -> list[Entry]:
@@ -464,12 +467,18 @@ class Turns:
         if turn is not None:
             return turn
         session = await self._store.session_of(wanted)
-        entries = session.turn_entries(wanted) if session is not None else []
-        if session is None or not entries:
+        if session is None:
+            return None
+        told: Sequence[Entry] = session.entries
+        entries = session.turn_entries(wanted)
+        if not entries and session.record.generation > 1:
+            told = await self._store.everything(session)
+            entries = [e for e in told if e.turn == wanted]
+        if not entries:
             return None
         turn = Turn(wanted, session, _incoming_of(entries), "followup")
         turn.events.emit("accepted", turn=wanted, session=session.id, seq=entries[0].seq)
-        result = result_from_entries(session, wanted)
+        result = result_from_entries(session, wanted, told)
         if result is not None and result.text:
             turn.events.emit_text(result.text)
         self._finish(turn, result)

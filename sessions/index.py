@@ -158,6 +158,10 @@ class Index:
         """Sessions in which a message waits for its reply."""
         return [decode_row(self._rows[session]) for session in sorted(self._open)]
 
+    def with_tombstones(self) -> list[str]:
+        """Sessions whose deletion has begun; rows are looked at as bytes, since there may be very many."""
+        return [session for session, row in self._rows.items() if b'"ended":"deleted"' in row]
+
     def covered(self, session: str) -> tuple[int, int] | None:
         """(generation, bytes of its transcript) that the record of a session stands for; quicker than find."""
         row = self._rows.get(session)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from sessions.context import open_turns
+from sessions.context import open_turns, uncarried
 from sessions.entries import CompactionEntry, EndedEntry
 from sessions.files import TEMPORARY
 from sessions.index import Index
@@ -95,6 +95,10 @@ def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tup
             continue
         index.put(rebuilt)
         reread.append(file.session)
+    for session in index.with_tombstones():
+        if session not in newest:
+            index.remove(session)
+            deleted.append(session)
     for name in unreadable:
         log.warning("transcript.unreadable", file=name)
     return index, StartReport(
@@ -187,14 +191,14 @@ def _record(content: Scan, file: TranscriptFile, known: SessionRecord | None, no
             active_at=header.at,
         )
         base = dataclasses.replace(base, generation=file.generation)
-    fresh = [e for e in content.entries if e.seq > base.last_seq]
+    fresh = [e for e in (content.entries if known else uncarried(content.entries)) if e.seq > base.last_seq]
     record = tallied(base, fresh)
     ended = next((e.reason for e in reversed(content.entries) if isinstance(e, EndedEntry)), None)
     deleted = "deleted" if ended == "deleted" else record.ended
     return dataclasses.replace(
         record,
         size=file.size,
-        open_turns=len(open_turns(content.entries)),
+        open_turns=len(open_turns(uncarried(content.entries))),
         ended=deleted,
         active_at=min(record.active_at, now),
     )

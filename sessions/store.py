@@ -16,7 +16,9 @@ from sessions.blobs import Blobs
 from sessions.context import answered_turns, open_turns, uncarried
 from sessions.entries import (
     EPOCH,
+    CarriedEntry,
     CommandEntry,
+    CompactionEntry,
     EndedEntry,
     EndReason,
     Entry,
@@ -75,7 +77,10 @@ class Request:
 
 
 class Session:
-    """One session in memory: its record, and all entries of its current generation."""
+    """One session in memory: its record, and all entries of its current generation.
+
+    `entries` are in the order of the file; what an earlier generation carried over stands there as itself.
+    """
 
     __slots__ = ("__weakref__", "deleted", "entries", "lock", "open", "problems", "record", "requests", "transcript")
 
@@ -106,7 +111,8 @@ class Session:
         """The entries of one turn, in the order they were written."""
         return [e for e in self.entries if e.turn == turn or turn in getattr(e, "also", ())]
 
-    def _add(self, entries: Sequence[Entry]) -> None:
+    def _add(self, written: Sequence[Entry]) -> None:
+        entries = uncarried(written)
         self.entries.extend(entries)
         for entry in entries:
             match entry:
@@ -123,6 +129,13 @@ class Session:
                     pass
         for turn in answered_turns(entries):
             self.open.pop(turn, None)
+
+    def moved(self, entries: Sequence[Entry], record: SessionRecord, transcript: Transcript) -> None:
+        """Go on in a new generation, which is on disk. Requests of the ones before stay known while it is in memory."""
+        self.transcript = transcript
+        self.entries.clear()
+        self.open.clear()
+        self.committed(entries, record)
 
     def committed(self, entries: Sequence[Entry], record: SessionRecord) -> None:
         """Take over what is now on disk."""
@@ -365,8 +378,11 @@ class SessionStore:
         session.transcript.append(entries)
 
     def _stamped(self, session: Session, drafts: Sequence[Entry], opens_turn: bool) -> list[Entry]:
-        now, first = self._clock.now(), session.record.last_seq + 1
-        opened = turn_id(session.id, first) if opens_turn else None
+        last_seq = session.record.last_seq
+        return self._stamped_after(last_seq, drafts, turn_id(session.id, last_seq + 1) if opens_turn else None)
+
+    def _stamped_after(self, last_seq: int, drafts: Sequence[Entry], opened: str | None = None) -> list[Entry]:
+        now = self._clock.now()
         return [
             draft.stamped(
                 seq=seq,
@@ -374,7 +390,7 @@ class SessionStore:
                 at=now if draft.at == EPOCH else draft.at,
                 turn=opened if draft.turn is None else draft.turn,
             )
-            for seq, draft in enumerate(drafts, first)
+            for seq, draft in enumerate(drafts, last_seq + 1)
         ]
 
     def _enter(self, session: Session) -> None:
@@ -404,6 +420,41 @@ class SessionStore:
         self._dirty.set()
         await written
 
+    async def move_generation(
+        self,
+        session: Session,
+        build: Callable[[Sequence[Entry]], Sequence[Entry] | None],
+        *,
+        anchor: int,
+        replay_from: int,
+        change: Callable[[SessionRecord], SessionRecord],
+    ) -> bool:
+        """Lets a session go on in a new file that opens with what `build` makes of its entries; compare-and-set.
+
+        `build` gets the entries as they are now and answers None when they are not what it expected: then nothing
+        happens, and this returns False. The old file says where the session goes on, and stays. Raises StorageError.
+        """
+        async with session.lock:
+            if session.deleted:
+                raise SessionGone(session.id)
+            drafts = build(session.entries)
+            if drafts is None:
+                return False
+            old = session.record
+            generation = old.generation + 1
+            outcome = CompactionEntry(generation=generation, anchor=anchor, replay_from=replay_from)
+            (last,) = self._stamped(session, [outcome], False)
+            following = dataclasses.replace(old, generation=generation, last_seq=last.seq, previous=f"{old.generation}")
+            opening = self._stamped_after(last.seq, drafts)
+            transcript = self._transcript(following)
+            await self._in_thread(lambda: transcript.append(opening))
+            await self._in_thread(lambda: session.transcript.append([last]))
+            record = change(tallied(following, opening))
+            session.moved(opening, dataclasses.replace(record, entries=old.entries + 1), transcript)
+            self._index.put(session.record)
+            await self._journaled()
+            return True
+
     async def end(self, session: Session, reason: EndReason) -> Session:
         """Ends a session and returns the next one of its key, not yet on disk. A session nobody used just goes on."""
         if session.record.entries == 0:
@@ -431,6 +482,7 @@ class SessionStore:
         session = await self.open(session_id)
         if session.record.ended != "deleted":
             await self.append(session, EndedEntry(reason="deleted"))
+            await self._journaled()
         async with session.lock:
             session.deleted = True
             await self._in_thread(lambda: self._remove_files(session))
@@ -471,6 +523,21 @@ class SessionStore:
             return await self.open(parts[0])
         except SessionGone:
             return None
+
+    async def everything(self, session: Session) -> list[Entry]:
+        """All entries of all generations by seq, each once. Reads the files of the earlier ones."""
+        if session.record.generation == 1:
+            return list(session.entries)
+        former = await self._in_thread(lambda: self._read_former(session.record))
+        return [entry for _, entry in sorted({e.seq: e for e in (*session.entries, *former)}.items())]
+
+    def _read_former(self, record: SessionRecord) -> list[Entry]:
+        found: list[Entry] = []
+        for generation in range(1, record.generation):
+            path = transcript_path(self._data_dir, record.agent, record.session, generation)
+            content = scan(self._files.read(path))
+            found.extend(e for e in content.entries if not isinstance(e, CarriedEntry))
+        return found
 
     def with_open_turns(self) -> list[SessionRecord]:
         """Sessions in which a message still waits for its reply, after a crash or a stop."""

@@ -177,6 +177,19 @@ class HistoryView(BaseModel):
     sessions: list[SessionView]
 
 
+class CompactIn(Body):
+    instructions: Annotated[str, Field(max_length=4000)] | None = Field(
+        default=None, description="What the summary should keep in mind"
+    )
+
+
+class CompactedView(BaseModel):
+    """What came of it, in words, and the generation the session is in now."""
+
+    outcome: str
+    generation: int
+
+
 class StoppedView(BaseModel):
     """Whether a running reply was stopped."""
 
@@ -250,6 +263,12 @@ def routes(parts: Parts) -> list[Route]:
     async def stop(call: Call) -> web.Response:
         return json_answer(StoppedView(stopped=await turns.stop_session(visible(parts, call).session)))
 
+    async def compact(call: Call) -> web.Response:
+        session = await opened(parts, call)
+        body: CompactIn = call.body
+        outcome = await parts.compactor.compact(session, body.instructions)
+        return json_answer({"outcome": outcome, "generation": session.record.generation})
+
     async def resume(call: Call) -> web.Response:
         current = await opened(parts, call)
         body: ResumeIn = call.body
@@ -290,7 +309,10 @@ def routes(parts: Parts) -> list[Route]:
         if wanted not in {known.session for known in store.sessions_of(call.key)}:
             raise not_found("former session")
         session = await store.open(wanted)
-        older = [e for e in session.entries if query.before is None or e.seq < query.before]
+        entries = session.entries
+        if session.record.generation > 1 and (query.before is not None or len(entries) <= query.limit):
+            entries = await store.everything(session)
+        older = [e for e in entries if query.before is None or e.seq < query.before]
         shown = older[-query.limit :]
         before = shown[0].seq if len(older) > len(shown) else None
         return json_answer({"session": session.id, "entries": [entry_view(entry) for entry in shown], "before": before})
@@ -350,6 +372,15 @@ def routes(parts: Parts) -> list[Route]:
         route("DELETE", "/{key}", delete, "Delete all sessions of a key for good", {200: DeletedView}),
         route("POST", "/{key}/reset", reset, "End the session and start a new one", {200: SessionView}),
         route("POST", "/{key}/stop", stop, "Stop the reply that is being written", {200: StoppedView}),
+        route(
+            "POST",
+            "/{key}/compact",
+            compact,
+            "Summarise the earlier part of the conversation",
+            {200: CompactedView},
+            body=CompactIn,
+            body_optional=True,
+        ),
         route("POST", "/{key}/resume", resume, "Go back to a former session", {200: SessionView}, body=ResumeIn),
         route("POST", "/{key}/fork", fork, "Copy a conversation to another key", {201: SessionView}, body=ForkIn),
         route("POST", "/{key}/pin", pin, "Keep a message through compactions", {200: EntryView}, body=PinIn),

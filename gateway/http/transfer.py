@@ -65,7 +65,7 @@ def routes(parts: Parts) -> list[Route]:
             agent=record.agent,
             at=record.created_at,
         )
-        content = render_export(query.format, header, record.title, session.entries)
+        content = render_export(query.format, header, record.title, await parts.store.everything(session))
         return web.Response(body=content, content_type=MEDIA_TYPES[query.format], charset="utf-8")
 
     async def take_in(call: Call) -> web.Response:

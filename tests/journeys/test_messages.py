@@ -155,3 +155,12 @@ async def test_out_of_the_box_the_offline_model_answers_and_says_what_it_is(offl
     answer = await offline.say("What is my cat called?")
     assert "Amálka" in answer["text"]
     assert "offline model" in answer["text"]
+
+
+async def test_in_a_group_the_model_is_told_who_speaks(client: Client, standin: StandIn) -> None:
+    group = "agent:main:web:group:g"
+    await client.say("hi all", group, sender="1", sender_name="Ana")
+    await client.say("hi Ana", group, sender="2", sender_name="Bob")
+    users = [m["content"] for m in standin.requests[-1].body["messages"] if m["role"] == "user"]
+    assert users == ["Ana: hi all", "Bob: hi Ana"]
+    assert [e["text"] for e in await client.transcript(group) if e["type"] == "user"] == ["hi all", "hi Ana"]

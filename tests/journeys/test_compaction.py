@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sessions.files import FaultyFiles
+from tests.bench.standin import StandIn
+from tests.journeys.daemon import KEY, Client, config, model_settings, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+WINDOW = 4000
+SUMMARY = (
+    '{"topics": ["bees"], "decisions": [], "user_context": [], "constraints": [], "facts": ["the hive is green"],'
+    ' "open_asks": [], "superseded": [], "language": "en"}'
+)
+
+
+def small(standin: StandIn, **more: Any) -> dict[str, Any]:
+    settings = model_settings(standin.base_url, window=WINDOW, max_output=500)
+    return {**settings, "roles": {"chat": "chat", "summary": "offline"}, **more}
+
+
+@pytest.fixture
+async def client(tmp_path: Path, standin: StandIn) -> AsyncIterator[Client]:
+    async with running(tmp_path / "data", config(**small(standin))) as client:
+        yield client
+
+
+def words(number: int, size: int = 60) -> str:
+    return f"Message {number} about the green hive. " + " ".join(f"w{number}x{n}" for n in range(size))
+
+
+async def settled(client: Client) -> None:
+    """Waits for the compaction jobs that run."""
+    jobs = list(client.daemon.parts.compactor._jobs.values())  # noqa: SLF001
+    if jobs:
+        await asyncio.wait(jobs)
+
+
+async def test_a_long_conversation_is_compacted_and_goes_on(client: Client, standin: StandIn) -> None:
+    said: list[str] = []
+    for number in range(60):
+        said.append(words(number))
+        assert (await client.say(said[-1]))["state"] == "done"
+        await settled(client)
+    session = await client.get(f"/v1/sessions/{KEY}")
+    assert 3 <= session["compactions"] <= 15
+    sizes = [sum(len(str(m["content"])) for m in r.body["messages"]) // 3 for r in standin.requests]
+    assert max(sizes) < WINDOW * 1.5
+    entries = (await client.get(f"/v1/sessions/{KEY}/transcript?limit=1000"))["entries"]
+    assert [e["text"] for e in entries if e["type"] == "user"] == said
+    last = standin.requests[-1].body["messages"]
+    assert last[-1]["content"] == said[-1]
+    assert "Reference, not a request" in last[1]["content"]
+
+
+async def test_every_message_of_the_file_is_in_the_summary_or_in_the_prompt(client: Client, standin: StandIn) -> None:
+    for number in range(40):
+        await client.say(words(number))
+        await settled(client)
+    entries = (await client.get(f"/v1/sessions/{KEY}/transcript?limit=1000"))["entries"]
+    covers = [e["covers"] for e in entries if e["type"] == "summary"]
+    anchor = max(c["to"] for c in covers)
+    shown = {m["content"] for m in standin.requests[-1].body["messages"]}
+    missing = [e["seq"] for e in entries if e["type"] == "user" and e["seq"] > anchor and e["text"] not in shown]
+    assert missing == []
+
+
+async def test_a_good_summary_of_a_model_is_used_and_a_bad_one_is_not(tmp_path: Path, standin: StandIn) -> None:
+    async with StandIn() as writer:
+        summary = {"provider": "openai", "base_url": writer.base_url, "model": "summary-model", "api_key": "x"}
+        settings = small(standin)
+        settings["models"]["summary"] = {**summary, "window": 32_000}
+        settings["roles"]["summary"] = "summary"
+        async with running(tmp_path, config(**settings)) as client:
+            for number in range(12):
+                await client.say(words(number, 20))
+            status, told = await client.call("POST", f"/v1/sessions/{KEY}/compact", {"instructions": "the hive"})
+            assert status == 200
+            assert "failed" in told["outcome"], told
+            assert told["generation"] == 1
+            asked = writer.requests[-1].body["messages"][-1]["content"]
+            assert "the hive" in asked
+            assert "was not accepted" in asked
+            failed = [e for e in await client.transcript() if e["type"] == "compaction_failed"]
+            assert failed[0]["failures"] == 1
+            assert (await client.say("still there?"))["state"] == "done"
+
+
+async def test_messages_that_arrive_while_a_summary_is_written_are_all_there(tmp_path: Path, standin: StandIn) -> None:
+    async with StandIn() as writer:
+        summary = {"provider": "openai", "base_url": writer.base_url, "model": "summary-model", "api_key": "x"}
+        settings = small(standin)
+        settings["models"]["summary"] = {**summary, "window": 32_000}
+        settings["roles"]["summary"] = "summary"
+        writer.script("slow", "slow")
+        async with running(tmp_path, config(**settings)) as client:
+            for number in range(12):
+                await client.say(words(number, 20))
+            job = asyncio.create_task(client.call("POST", f"/v1/sessions/{KEY}/compact", {}))
+            late = [await client.say(f"meanwhile {number}") for number in range(3)]
+            await job
+            assert all(turn["state"] == "done" for turn in late)
+            texts = await client.texts()
+            assert [t for t in texts if t.startswith("meanwhile")] == [f"meanwhile {n}" for n in range(3)]
+
+
+async def test_a_provider_that_finds_the_prompt_too_long_gets_a_shorter_one(client: Client, standin: StandIn) -> None:
+    for number in range(6):
+        await client.say(words(number, 20))
+    standin.script("overflow")
+    answer = await client.say("and this one")
+    assert answer["state"] == "done"
+    assert (await client.get(f"/v1/sessions/{KEY}"))["generation"] == 2
+    assert standin.requests[-1].body["messages"][-1]["content"] == "and this one"
+
+
+async def test_the_command_answers_at_once_and_says_when_there_is_nothing_to_gain(client: Client) -> None:
+    await client.say("short")
+    assert "too little" in (await client.say("/compact"))["text"]
+    for number in range(15):
+        await client.say(words(number, 20))
+    assert "background" in (await client.say("/compact"))["text"]
+    await settled(client)
+    assert (await client.get(f"/v1/sessions/{KEY}"))["compactions"] == 1
+
+
+async def test_a_turn_of_an_earlier_generation_is_still_found(client: Client) -> None:
+    first = await client.say("the very first")
+    for number in range(15):
+        await client.say(words(number, 20))
+    await client.call("POST", f"/v1/sessions/{KEY}/compact", {})
+    client.daemon.parts.turns._ended.clear()  # noqa: SLF001
+    again = await client.get(f"/v1/turns/{first['turn']}")
+    assert (again["state"], again["text"]) == ("done", first["text"])
+
+
+async def test_a_full_disk_at_the_commit_leaves_the_conversation_as_it_was(tmp_path: Path, standin: StandIn) -> None:
+    files = FaultyFiles()
+    async with running(tmp_path, config(**small(standin)), files=files) as client:
+        for number in range(12):
+            await client.say(words(number, 20))
+        files.fail("write", errno.ENOSPC)
+        status, told = await client.call("POST", f"/v1/sessions/{KEY}/compact", {})
+        assert status == 200
+        assert "could not be stored" in told["outcome"]
+        files.heal()
+        assert (await client.say("go on"))["state"] == "done"
+        assert (await client.get(f"/v1/sessions/{KEY}"))["generation"] == 1
