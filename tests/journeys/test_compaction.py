@@ -38,7 +38,7 @@ def words(number: int, size: int = 60) -> str:
 
 async def settled(client: Client) -> None:
     """Waits for the compaction jobs that run."""
-    jobs = list(client.daemon.parts.compactor._jobs.values())  # noqa: SLF001
+    jobs = list(client.daemon.parts.compactor._jobs.values())
     if jobs:
         await asyncio.wait(jobs)
 
@@ -136,7 +136,7 @@ async def test_a_turn_of_an_earlier_generation_is_still_found(client: Client) ->
     for number in range(15):
         await client.say(words(number, 20))
     await client.call("POST", f"/v1/sessions/{KEY}/compact", {})
-    client.daemon.parts.turns._ended.clear()  # noqa: SLF001
+    client.daemon.parts.turns._ended.clear()
     again = await client.get(f"/v1/turns/{first['turn']}")
     assert (again["state"], again["text"]) == ("done", first["text"])
 
