@@ -11,7 +11,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.http.json import BadJson, clean_text, dump, parse_json, shown
-from gateway.http.problems import Problem, invalid
+from gateway.http.problems import Problem, invalid, problem_of
 from sessions.keys import SessionKey, parse_key
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ Endpoint = Callable[[Call], Awaitable[Reply]]
 class Route:
     """One address. `answers` maps a status to what it may bring; problems come by themselves.
 
-    `errors` is the model of errors in a dialect of its own, beside problems; `public` needs no token; with
-    `body_optional` an empty body means one with all defaults.
+    `errors` is the model of errors in a dialect of its own, and `refuse` words a problem in it; `public` needs no
+    token; with `body_optional` an empty body means one with all defaults.
     """
 
     method: str
@@ -72,6 +72,7 @@ class Route:
     tag: str
     answers: Mapping[int, Answer | tuple[Answer, ...]] = field(default_factory=dict[int, "Answer | tuple[Answer, ...]"])
     errors: type[BaseModel] | None = None
+    refuse: Callable[[Problem], web.Response] | None = None
     body: type[BaseModel] | None = None
     query: type[BaseModel] | None = None
     roles: tuple[Role, ...] = EVERY_ROLE
@@ -94,7 +95,22 @@ def _handler(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
         body = await read_body(route, request) if route.body is not None else None
         return await route.endpoint(Call(request, caller, body, query))
 
-    return answer
+    return answer if route.refuse is None else _in_dialect(answer, route.refuse)
+
+
+def _in_dialect(
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]], refuse: Callable[[Problem], web.Response]
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def worded(request: web.Request) -> web.StreamResponse:
+        try:
+            return await answer(request)
+        except Exception as error:
+            problem = problem_of(error)
+            if problem is None:
+                raise
+            return refuse(problem)
+
+    return worded
 
 
 def parse_query(model: type[Model], request: web.Request) -> Model:

@@ -17,7 +17,7 @@ from compaction.layout import ToolSpec
 from gateway.http.attachments import decode_data_url
 from gateway.http.auth import owner_of
 from gateway.http.json import clean_text
-from gateway.http.problems import TURN_STATUS, Problem, model_problem, problem_of
+from gateway.http.problems import TURN_STATUS, Problem, model_problem
 from gateway.http.routes import Body, Call, Route, json_answer
 from gateway.http.sse import open_stream
 from gateway.http.turns import checked_sender
@@ -159,6 +159,7 @@ def routes(parts: Parts) -> list[Route]:
             summary="OpenAI Chat Completions",
             tag="openai",
             body=CompletionIn,
+            refuse=error_answer,
             answers={200: (CompletionView, "text/event-stream")},
             errors=ErrorView,
         ),
@@ -189,18 +190,12 @@ class ChatCompletions:
 
     async def complete(self, call: Call) -> web.StreamResponse:
         body: CompletionIn = call.body
-        try:
-            target = self._target(body.model)
-            key = session_key(body, call.request.headers, target.agent)
-            history = await self._history(body)
-            if key is None or is_side_call(body):
-                return await self._stateless(call, body, target, history)
-            return await self._in_session(call, body, target, key, history)
-        except Exception as error:
-            problem = problem_of(error)
-            if problem is None:
-                raise
-            return error_answer(problem)
+        target = self._target(body.model)
+        key = session_key(body, call.request.headers, target.agent)
+        history = await self._history(body)
+        if key is None or is_side_call(body):
+            return await self._stateless(call, body, target, history)
+        return await self._in_session(call, body, target, key, history)
 
     def _target(self, model: str) -> Target:
         """`agent/<id>`, or the name of a configured model, which then speaks as the default agent."""
@@ -540,8 +535,9 @@ def error_body(problem: Problem) -> dict[str, Any]:
 
 
 def error_answer(problem: Problem) -> web.Response:
+    """What this surface does not honour is a bad request in the words of its clients."""
     return web.Response(
-        status=problem.status,
+        status=400 if problem.status == 422 else problem.status,
         body=orjson.dumps(error_body(problem)),
         content_type="application/json",
         headers=dict(problem.headers),
