@@ -1,0 +1,131 @@
+"""A disk that is full, broken or read-only: said clearly, nothing acknowledged lost, well again without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway.daemon import Daemon, build_parts
+from sessions.files import AlreadyRunning, FaultyFiles
+from tests.journeys.daemon import KEY, config, model_settings, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.bench.standin import StandIn
+
+FAULTS = [
+    ("write", errno.ENOSPC, 507),
+    ("write", errno.EIO, 503),
+    ("sync", errno.EIO, 503),
+    ("sync", errno.ENOSPC, 507),
+    ("open", errno.EROFS, 503),
+]
+
+
+@pytest.mark.parametrize(("step", "code", "status"), FAULTS)
+async def test_a_message_that_cannot_be_stored_is_refused_and_the_next_one_works(
+    tmp_path: Path, standin: StandIn, step: str, code: int, status: int
+) -> None:
+    files = FaultyFiles()
+    async with running(tmp_path, config(**model_settings(standin.base_url)), files=files) as client:
+        first = await client.say("one")
+        files.fail(step, code)
+        for _ in range(2):
+            answer = await client.call("POST", f"/v1/sessions/{KEY}/messages", {"text": "lost"})
+            assert answer[0] == status, answer
+            assert answer[1]["detail"]
+        assert len(standin.requests) == 1
+        files.heal()
+        second = await client.say("two")
+        assert await client.texts() == ["one", first["text"], "two", second["text"]]
+    async with running(tmp_path, config(**model_settings(standin.base_url))) as client:
+        assert await client.texts() == ["one", first["text"], "two", second["text"]]
+
+
+@pytest.mark.parametrize(("step", "code", "status"), FAULTS)
+async def test_a_reply_that_cannot_be_stored_is_told_and_its_message_is_kept(
+    tmp_path: Path, standin: StandIn, step: str, code: int, status: int
+) -> None:
+    files = FaultyFiles()
+    settings = config(**model_settings(standin.base_url))
+    async with running(tmp_path, settings, files=files) as client:
+        await client.say("one")
+        standin.script("slow")
+        turn = await client.post("two")
+        files.fail(step, code)
+        events = await client.events("GET", f"/v1/turns/{turn['turn']}/events")
+        assert events[-1][1] == "error"
+        assert events[-1][2]["code"] in ("storage_full", "storage_failed")
+        files.heal()
+        await client.say("three")
+        kinds = [e["type"] for e in await client.transcript()]
+        assert kinds == ["user", "assistant", "user", "user", "turn_failed", "assistant"]
+        assert status in (503, 507)
+
+
+async def test_a_reply_is_stored_when_the_disk_recovers_in_time(tmp_path: Path, standin: StandIn) -> None:
+    files = FaultyFiles()
+    async with running(tmp_path, config(**model_settings(standin.base_url)), files=files) as client:
+        await client.say("one")
+        standin.script("slow")
+        turn = await client.post("two")
+        files.fail("write", errno.ENOSPC, times=1)
+        events = await client.events("GET", f"/v1/turns/{turn['turn']}/events")
+        assert events[-1][1] == "done"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 256 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a small file system needs root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+async def test_a_real_full_disk_refuses_and_recovers(small_disk: Path, tmp_path: Path, standin: StandIn) -> None:
+    settings = config(**model_settings(standin.base_url))
+    data = small_disk / "data"
+    (small_disk / "data").mkdir(mode=0o700)
+    (data / "cache").symlink_to(tmp_path / "cache")
+    (tmp_path / "cache").mkdir()
+    async with running(data, settings) as client:
+        acknowledged: list[str] = []
+        status = 200
+        for number in range(200):
+            text = f"message {number} " + "x" * 2000
+            status, answer = await client.call("POST", f"/v1/sessions/{KEY}/messages", {"text": text})
+            if status != 200:
+                break
+            acknowledged.append(text)
+        assert status == 507, answer
+        assert len(acknowledged) > 5
+        ballast = [p for p in data.iterdir() if p.name.startswith("state.db")]
+        before = await client.texts()
+        assert [t for t in before if t.startswith("message")][: len(acknowledged)] == acknowledged
+        subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
+        assert (await client.say("there is room again"))["state"] == "done"
+        assert ballast
+    async with running(data, settings) as client:
+        after = await client.texts()
+        assert [t for t in after if t.startswith("message")][: len(acknowledged)] == acknowledged
+        assert after[-2] == "there is room again"
+
+
+async def test_a_second_daemon_on_the_same_directory_refuses(tmp_path: Path, standin: StandIn) -> None:
+    settings = config(**model_settings(standin.base_url))
+    async with running(tmp_path, settings):
+        with pytest.raises(AlreadyRunning, match=f"pid {os.getpid()}"):
+            await asyncio.wait_for(Daemon(build_parts(settings, tmp_path, environ={})).run(), 10)
+    async with running(tmp_path, settings) as client:
+        assert (await client.say("free again"))["state"] == "done"
