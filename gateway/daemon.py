@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -30,17 +31,22 @@ from gateway.turns import Turns
 from sessions.blobs import Blobs
 from sessions.entries import AssistantEntry
 from sessions.files import DirectoryLock, OsFiles
+from sessions.index import PageQuery
 from sessions.store import SessionStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from gateway.clock import Clock
     from gateway.config import Config
     from sessions.files import Files
-    from sessions.recovery import StartReport
+    from sessions.index import Index
+    from sessions.record import SessionRecord
 
 log = structlog.get_logger()
+
+REFILL_MARGIN = timedelta(hours=1)
 
 
 def build_parts(
@@ -158,11 +164,11 @@ class Daemon:
         try:
             report = await parts.store.start()
             log.info("store.started", sessions=report.sessions, clean=report.clean, reread=len(report.reread))
-            await self._serve(report)
+            await self._serve()
         finally:
             lock.release()
 
-    async def _serve(self, report: StartReport) -> None:
+    async def _serve(self) -> None:
         parts = self.parts
         turns_stop = asyncio.Event()
         async with asyncio.TaskGroup() as loops:
@@ -182,8 +188,7 @@ class Daemon:
                 await self._listen(runner)
                 log.info("ready", url=self.url, resumed=resumed)
                 self.ready.set()
-                if not report.clean:
-                    background.append(loops.create_task(self._refill_ledger(), name="ledger refill"))
+                background.append(loops.create_task(self._refill_ledger(), name="ledger refill"))
                 await self._stop.wait()
             finally:
                 log.info("stopping")
@@ -204,20 +209,37 @@ class Daemon:
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def _refill_ledger(self) -> None:
-        """After a crash: calls whose replies are in transcripts, but whose rows had not been written yet."""
+        """Calls whose replies are in transcripts, but whose rows were not written before the last stop or crash.
+
+        Looks at sessions used since an hour before the newest row; a row that is there already is left alone.
+        """
         parts = self.parts
         latest = await parts.ledger.latest()
-        for record in parts.store.index.all():
-            if latest is not None and (latest - record.active_at).total_seconds() > 3600:
-                continue
+        since = None if latest is None else latest - REFILL_MARGIN
+        for record in _used_since(parts.store.index, since):
             session = await parts.store.open(record.session)
             for entry in session.entries:
                 if (
                     isinstance(entry, AssistantEntry)
                     and entry.usage is not None
-                    and (latest is None or entry.at > latest)
+                    and (since is None or entry.at > since)
                 ):
-                    parts.ledger.note(_note_of(parts, session.record.key, record.agent, entry), at=entry.at)
+                    parts.ledger.note(_note_of(parts, record.key, record.agent, entry), at=entry.at)
+
+
+def _used_since(index: Index, since: datetime | None) -> Iterator[SessionRecord]:
+    """Records with activity after `since`, without looking at older ones."""
+    for state in ("active", "former", "archived"):
+        cursor: str | None = None
+        while True:
+            page, cursor = index.page(PageQuery(limit=200, cursor=cursor, state=state))
+            for record in page:
+                if since is not None and record.active_at < since:
+                    cursor = None
+                    break
+                yield record
+            if cursor is None:
+                break
 
 
 def _note_of(parts: Parts, key: str, agent: str, entry: AssistantEntry) -> CallNote:

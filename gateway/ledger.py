@@ -69,6 +69,8 @@ class UsageLedger:
         self._opened = asyncio.Event()
         self._pending: list[tuple[int, CallNote]] = []
         self._wake = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._opening: asyncio.Task[None] | None = None
         self.problem: str | None = None
 
     def cost(self, model_name: str, model: str, usage: Usage) -> Decimal | None:
@@ -105,13 +107,26 @@ class UsageLedger:
         await self._clock.sleep(RETRY_S)
 
     async def _open(self) -> None:
-        if self._engine is None:
-            database = await asyncio.to_thread(_import_database)
-            self._engine = await database.open_database(self._path)
-            self._opened.set()
+        """Opens the database once, whoever asks and whoever of them is cancelled meanwhile."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._connect(), name="ledger opening")
+        try:
+            await asyncio.shield(self._opening)
+        finally:
+            if self._opening.done() and self._engine is None:
+                self._opening = None
+
+    async def _connect(self) -> None:
+        database = await asyncio.to_thread(_import_database)
+        self._engine = await database.open_database(self._path)
+        self._opened.set()
 
     async def flush(self) -> None:
         """Writes what is queued; rows stay queued when that fails."""
+        async with self._writing:
+            await self._flush()
+
+    async def _flush(self) -> None:
         if not self._pending or self._engine is None:
             return
         from sqlalchemy.dialects.sqlite import insert
@@ -128,11 +143,16 @@ class UsageLedger:
             self._wake.set()
 
     async def stop(self) -> None:
-        """Writes the rest and closes."""
-        if self._engine is None and self._pending:
-            await self._open()
-        while self._pending and self._engine is not None:
-            await self.flush()
+        """Writes the rest and closes. What cannot be written is taken from the transcripts at the next start."""
+        try:
+            if self._pending or self._opening is not None:
+                await self._open()
+            while self._pending:
+                await self.flush()
+        except Exception as error:
+            if not isinstance(error, OSError) and not _is_database_error(error):
+                raise
+            log.warning("ledger.not_written", error=str(error), waiting=len(self._pending))
         if self._engine is not None:
             await self._engine.dispose()
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gateway.cli.client import Daemon, key_path
-from gateway.cli.output import FAILED, fail
+from gateway.cli.output import FAILED, REFUSED, fail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 Url = Annotated[str | None, typer.Option("--url", help="Address of the daemon; also SESSIOND_URL.")]
-Token = Annotated[str | None, typer.Option("--token", help="Token; better use SESSIOND_TOKEN.")]
 DEFAULT_KEY = "agent:main:main"
-RECONNECTS = 5
+WAITS_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def register(app: typer.Typer) -> None:
@@ -28,76 +28,101 @@ def send(
     key: Annotated[str, typer.Argument(help="Session key, as in agent:main:main.")],
     text: Annotated[str, typer.Argument(help="The message; - reads it from standard input.")],
     url: Url = None,
-    token: Token = None,
 ) -> None:
     """Send one message and print the reply."""
     message = sys.stdin.read() if text == "-" else text
-    answer = Daemon(url, token).call("POST", key_path(key, "/messages"), {"text": message})
+    answer = Daemon(url).call("POST", key_path(key, "/messages"), {"text": message})
     typer.echo(answer["text"])
 
 
-def chat(
-    key: Annotated[str, typer.Option("--key", help="Session key.")] = DEFAULT_KEY, url: Url = None, token: Token = None
-) -> None:
+def chat(key: Annotated[str, typer.Option("--key", help="Session key.")] = DEFAULT_KEY, url: Url = None) -> None:
     """Talk in a terminal: replies stream, commands such as /status and /new work, Ctrl-C stops a reply."""
-    daemon = Daemon(url, token)
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if terminal:
-        typer.echo(f"{key} at {daemon.url}. /help lists commands; Ctrl-D ends.")
+    daemon = Daemon(url)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        _converse(daemon, key)
+    else:
+        _read_lines(daemon, key)
+
+
+def _converse(daemon: Daemon, key: str) -> None:
+    typer.echo(f"{key} at {daemon.url}. /help lists commands; Ctrl-D ends.")
     while True:
         try:
-            text = input("> " if terminal else "")
+            text = input("> ")
         except (EOFError, KeyboardInterrupt):
             typer.echo("")
             return
-        if text.strip():
-            _say(daemon, key, text, terminal=terminal)
+        try:
+            if text.strip():
+                _say(daemon, key, text, terminal=True)
+        except typer.Exit as end:  # a refused message (too long, too many) does not end the conversation
+            if end.exit_code != REFUSED:
+                raise
 
 
-def _say(daemon: Daemon, key: str, text: str, *, terminal: bool) -> None:
+def _read_lines(daemon: Daemon, key: str) -> None:
+    """One message a line; only replies are printed."""
+    replies = [_say(daemon, key, line.rstrip("\n"), terminal=False) for line in sys.stdin if line.strip()]
+    if not all(replies):
+        raise typer.Exit(FAILED)
+
+
+def _say(daemon: Daemon, key: str, text: str, *, terminal: bool) -> bool:
+    """Sends a message and shows the reply as it comes; False when the turn failed."""
     turn = ""
     try:
-        for name, fields in _follow(daemon, key, text):
-            if name == "accepted":
-                turn = fields["turn"]
-            elif name == "delta":
+        for name, fields in follow(daemon, key, text):
+            turn = fields.get("turn", turn)
+            if name == "delta":
                 typer.echo(fields["text"], nl=False)
             elif name == "tool_call" and terminal:
                 typer.echo(f"[{fields['name']} …] ", nl=False)
             elif name == "error":
                 typer.echo(f"\n{fields['detail']}", err=True)
-            elif name == "done":
-                typer.echo("")
-                if terminal:
-                    typer.echo(_status(fields))
+                return False
+        typer.echo("")
+        if terminal:
+            typer.echo(status_line(daemon.call("GET", f"/v1/turns/{turn}")))
     except KeyboardInterrupt:
         if turn:
             daemon.call("POST", f"/v1/turns/{turn}/stop")
-        typer.echo("\n(stopped)")
+        typer.echo("\n(stopped)" if turn else "\n(not waited for; the reply will be in the transcript)")
+    return True
 
 
-def _follow(daemon: Daemon, key: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The events of a turn; a broken connection is taken up again where it broke."""
+def follow(
+    daemon: Daemon, key: str, text: str, *, pause: Callable[[float], None] = time.sleep
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name, fields) of a turn's events; a stream that breaks is taken up again where it broke, also by a daemon that
+    was restarted meanwhile.
+    """
     events = daemon.events("POST", key_path(key, "/messages"), {"text": text, "stream": True})
     turn, last = "", ""
-    for _ in range(RECONNECTS):
+    for wait_s in WAITS_S:
         try:
             for event_id, name, fields in events:
                 turn, last = fields.get("turn", turn), event_id
                 yield name, fields
                 if name in ("done", "error"):
                     return
-        except OSError:
+        except OSError as error:
             if not turn:
-                raise
+                daemon.unreachable(error)
+        pause(wait_s)
         events = daemon.events("GET", f"/v1/turns/{turn}/events", after=last)
     fail("The connection broke again and again. The reply is in the transcript: sessiond sessions show.", FAILED)
 
 
-def _status(fields: dict[str, Any]) -> str:
-    context: dict[str, Any] = fields.get("context") or {}
-    share = context.get("share")
-    fill = (
-        f"{100 * share:.0f} % of {context['window']} tokens" if share is not None else f"{context.get('tokens')} tokens"
-    )
-    return f"[session {fields['session'][-6:]} · context {fill} · {fields['finish']}]"
+def status_line(turn: dict[str, Any]) -> str:
+    """Session, model, fill of the window and tokens of a finished turn, as `/v1/turns/{id}` shows it."""
+    models = [entry["model"] for entry in turn["entries"] if entry.get("model")]
+    context: dict[str, Any] = turn.get("context") or {}
+    usage: dict[str, Any] = turn.get("usage") or {}
+    parts = [f"session …{turn['session'][-6:]}", *models[-1:]]
+    if context.get("share") is not None:
+        parts.append(f"context {100 * context['share']:.0f} % of {context['window']}")
+    if usage:
+        parts.append(f"{usage['input_total']} tokens in, {usage['output']} out")
+    if turn.get("finish") not in (None, "stop"):
+        parts.append(turn["finish"])
+    return f"[{' · '.join(parts)}]"

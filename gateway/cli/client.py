@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 
 from gateway.cli.output import FAILED, REFUSED, UNREACHABLE, fail
@@ -18,38 +18,33 @@ TIMEOUT_S = 3600
 
 
 class Daemon:
-    """The daemon at `url`; a token is taken from SESSIOND_TOKEN when none is given."""
+    """The daemon at `url`, else at SESSIOND_URL. The token comes from SESSIOND_TOKEN only: arguments can be read by
+    everybody on the machine.
+    """
 
-    def __init__(self, url: str | None = None, token: str | None = None) -> None:
+    def __init__(self, url: str | None = None) -> None:
         self.url = (url or os.environ.get("SESSIOND_URL") or DEFAULT_URL).rstrip("/")
-        self._token = token or os.environ.get("SESSIOND_TOKEN")
+        self._token = os.environ.get("SESSIOND_TOKEN")
 
     def call(
         self, method: str, path: str, body: Any = None, *, query: dict[str, Any] | None = None, raw: bytes | None = None
     ) -> Any:
         """The JSON of an answer; ends the command with the problem's words when it is an error."""
-        content = self._open(method, path, body, query, raw=raw).read()
+        content = self._read(method, path, body, query, raw=raw)
         return json.loads(content) if content else None
 
     def text(self, method: str, path: str, *, query: dict[str, Any] | None = None) -> bytes:
-        return self._open(method, path, None, query).read()
+        return self._read(method, path, None, query)
 
     def events(
         self, method: str, path: str, body: Any = None, *, after: str | None = None
     ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """(id, name, fields) of each event of a stream."""
+        """(id, name, fields) of each event of a stream. Raises OSError when the daemon is away or the stream breaks."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
-        response = self._open(method, path, body, None, headers)
-        event_id, name = "", "message"
-        for raw in response:
-            line = raw.decode().rstrip("\r\n")
-            field, _, value = line.partition(": ")
-            if field == "id":
-                event_id = value
-            elif field == "event":
-                name = value
-            elif field == "data":
-                yield event_id, name, json.loads(value)
+        try:
+            yield from _events_of(self._request(method, path, body, None, headers))
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"the stream broke: {error!r}") from error
 
     def reachable(self) -> bool:
         """Whether a daemon answers."""
@@ -65,7 +60,19 @@ class Daemon:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         return kind(parts.hostname or "127.0.0.1", parts.port, timeout=timeout_s), parts.path
 
-    def _open(
+    def unreachable(self, error: Exception) -> NoReturn:
+        """Ends the command: nobody answers."""
+        fail(f"No daemon answers at {self.url} ({error}). Start one with: sessiond serve", UNREACHABLE)
+
+    def _read(
+        self, method: str, path: str, body: Any, query: dict[str, Any] | None, *, raw: bytes | None = None
+    ) -> bytes:
+        try:
+            return self._request(method, path, body, query, raw=raw).read()
+        except (OSError, http.client.HTTPException) as error:
+            self.unreachable(error)
+
+    def _request(
         self,
         method: str,
         path: str,
@@ -82,14 +89,23 @@ class Daemon:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         target = f"{prefix}{path}" + (f"?{urlencode(given)}" if given else "")
         payload = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        try:
-            connection.request(method, target, payload, sent)
-            response = connection.getresponse()
-        except (OSError, http.client.HTTPException) as error:
-            fail(f"No daemon answers at {self.url} ({error}). Start one with: sessiond serve", UNREACHABLE)
+        connection.request(method, target, payload, sent)
+        response = connection.getresponse()
         if response.status >= 400:
             _refused(response)
         return response
+
+
+def _events_of(response: http.client.HTTPResponse) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    event_id, name = "", "message"
+    for raw in response:
+        field, _, value = raw.decode().rstrip("\r\n").partition(": ")
+        if field == "id":
+            event_id = value
+        elif field == "event":
+            name = value
+        elif field == "data":
+            yield event_id, name, json.loads(value)
 
 
 def _refused(response: http.client.HTTPResponse) -> None:

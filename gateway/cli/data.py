@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.chat import Token, Url
+from gateway.cli.chat import Url
 from gateway.cli.client import Daemon, key_path
 from gateway.cli.output import FAILED, USAGE, fail, show_json
 from gateway.cli.server import DataDir
@@ -33,10 +33,9 @@ def export_session(
     form: Annotated[str, typer.Option("--format", help="jsonl, markdown or openai.")] = "jsonl",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; else standard output.")] = None,
     url: Url = None,
-    token: Token = None,
 ) -> None:
     """Write a session as JSONL, Markdown or OpenAI messages."""
-    content = Daemon(url, token).text("GET", key_path(key, "/export"), query={"format": form})
+    content = Daemon(url).text("GET", key_path(key, "/export"), query={"format": form})
     if output is None:
         sys.stdout.buffer.write(content)
         return
@@ -48,14 +47,13 @@ def import_file(
     file: Annotated[Path, typer.Argument(help="Our JSONL, OpenAI messages, a pi session, conversations.json.")],
     key: Annotated[str | None, typer.Option("--key", help="Where it goes, unless the file says so.")] = None,
     url: Url = None,
-    token: Token = None,
 ) -> None:
     """Take over conversations from a file: all of them, or none."""
     try:
         content = file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         fail(f"{file} cannot be read: {error}", USAGE)
-    taken = Daemon(url, token).call("POST", "/v1/import", {"content": content, "key": key})
+    taken = Daemon(url).call("POST", "/v1/import", {"content": content, "key": key})
     for one in taken["sessions"]:
         typer.echo(f"{one['key']}: {one['entries']} entries")
 
@@ -95,12 +93,11 @@ def backup(
     folder: Annotated[Path, typer.Argument(help="Folder to make; it must not exist.")],
     data_dir: DataDir = None,
     url: Url = None,
-    token: Token = None,
 ) -> None:
     """Copy everything to a folder, through the daemon where it runs."""
     from gateway.backup import BackupRefused, copy_folder
 
-    daemon = Daemon(url, token)
+    daemon = Daemon(url)
     if data_dir is None and daemon.reachable():
         copied = daemon.call("POST", "/v1/backup", {"folder": str(folder.absolute())})
         typer.echo(f"Copied {copied['files']} files, {copied['size_bytes']} bytes, to {copied['folder']}.")

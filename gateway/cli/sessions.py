@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.chat import Token, Url
+from gateway.cli.chat import Url
 from gateway.cli.client import Daemon, key_path
 from gateway.cli.output import show_json, show_table
 
@@ -23,11 +23,10 @@ def list_sessions(
     limit: Annotated[int, typer.Option(help="How many.")] = 50,
     as_json: AsJson = False,
     url: Url = None,
-    token: Token = None,
 ) -> None:
     """Sessions, newest activity first."""
     query = {"archived": str(archived).lower(), "q": search, "limit": limit}
-    page = Daemon(url, token).call("GET", "/v1/sessions", query=query)
+    page = Daemon(url).call("GET", "/v1/sessions", query=query)
     if as_json:
         show_json(page)
         return
@@ -38,9 +37,9 @@ def list_sessions(
 
 
 @app.command()
-def show(key: Key, limit: int = 50, as_json: AsJson = False, url: Url = None, token: Token = None) -> None:
+def show(key: Key, limit: int = 50, as_json: AsJson = False, url: Url = None) -> None:
     """The newest entries of a session."""
-    page = Daemon(url, token).call("GET", key_path(key, "/transcript"), query={"limit": limit})
+    page = Daemon(url).call("GET", key_path(key, "/transcript"), query={"limit": limit})
     if as_json:
         show_json(page)
         return
@@ -49,9 +48,9 @@ def show(key: Key, limit: int = 50, as_json: AsJson = False, url: Url = None, to
 
 
 @app.command()
-def history(key: Key, as_json: AsJson = False, url: Url = None, token: Token = None) -> None:
+def history(key: Key, as_json: AsJson = False, url: Url = None) -> None:
     """All sessions of a key, the active one first."""
-    found = Daemon(url, token).call("GET", key_path(key, "/history"))
+    found = Daemon(url).call("GET", key_path(key, "/history"))
     if as_json:
         show_json(found)
         return
@@ -60,18 +59,16 @@ def history(key: Key, as_json: AsJson = False, url: Url = None, token: Token = N
 
 
 @app.command()
-def reset(key: Key, url: Url = None, token: Token = None) -> None:
+def reset(key: Key, url: Url = None) -> None:
     """End the session and start a new one."""
-    Daemon(url, token).call("POST", key_path(key, "/reset"))
+    Daemon(url).call("POST", key_path(key, "/reset"))
     typer.echo(f"{key} starts anew.")
 
 
 @app.command()
-def archive(
-    key: Key, restore: Annotated[bool, typer.Option("--restore")] = False, url: Url = None, token: Token = None
-) -> None:
+def archive(key: Key, restore: Annotated[bool, typer.Option("--restore")] = False, url: Url = None) -> None:
     """Take a session out of the list, or back into it."""
-    Daemon(url, token).call("PATCH", key_path(key), {"archived": not restore})
+    Daemon(url).call("PATCH", key_path(key), {"archived": not restore})
     typer.echo(f"{key} is {'active again' if restore else 'archived'}.")
 
 
@@ -80,12 +77,11 @@ def delete(
     key: Key,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     url: Url = None,
-    token: Token = None,
 ) -> None:
     """Delete all sessions of a key for good."""
     if not yes:
         typer.confirm(f"Delete {key} and all its former sessions for good?", abort=True)
-    gone = Daemon(url, token).call("DELETE", key_path(key))
+    gone = Daemon(url).call("DELETE", key_path(key))
     typer.echo(f"Deleted {gone['deleted']} session(s) of {key}.")
 
 

@@ -129,3 +129,19 @@ async def test_a_second_daemon_on_the_same_directory_refuses(tmp_path: Path, sta
             await asyncio.wait_for(Daemon(build_parts(settings, tmp_path, environ={})).run(), 10)
     async with running(tmp_path, settings) as client:
         assert (await client.say("free again"))["state"] == "done"
+
+
+async def test_usage_that_was_not_written_is_taken_from_the_transcripts(tmp_path: Path, standin: StandIn) -> None:
+    settings = config(**model_settings(standin.base_url))
+    async with running(tmp_path, settings) as client:
+        for text in ("one", "two"):
+            await client.say(text)
+    for path in tmp_path.glob("state.db*"):
+        path.unlink()
+    async with running(tmp_path, settings) as client:
+        for _ in range(100):
+            rows = (await client.get("/v1/usage?by=model"))["rows"]
+            if rows and rows[0]["calls"] == 2:
+                break
+            await asyncio.sleep(0.05)
+        assert [row["calls"] for row in rows] == [2]
