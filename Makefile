@@ -39,6 +39,7 @@ example: $(VENV)/.installed
 
 $(VENV)/bin/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and \"sessiond needs Python 3.11 or newer; set PYTHON=\")"
+	$(PYTHON) -c "import ensurepip" || { echo "$(PYTHON) cannot make environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError
+from yaml.error import MarkedYAMLError
 
 from compaction.policy import CompactionPolicy
 from gateway.agents import AgentPolicy
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 PREFIX = "SESSIOND_"
 SEPARATOR = "__"
+SECRETS = frozenset({"api_key", "token"})
 NOT_SETTINGS = frozenset({"SESSIOND_URL", "SESSIOND_TOKEN", "SESSIOND_CONFIG"})
 
 
@@ -77,12 +79,14 @@ class BadConfig(ValueError):
 def load(path: Path | None, environ: Mapping[str, str]) -> Config:
     """Defaults, then the YAML file, then `SESSIOND_...` variables. Raises BadConfig.
 
-    Variables name nested settings with two underscores: `SESSIOND_SERVER__PORT=9000`; values are YAML.
+    Variables name nested settings with two underscores: `SESSIOND_SERVER__PORT=9000`; values are YAML,
+    secrets are taken as they are. pydantic-settings would read the same, for a quarter of a second at every start.
     """
     settings = _read_file(path) if path is not None else {}
     for name, value in environ.items():
         if name.startswith(PREFIX) and name not in NOT_SETTINGS:
-            _put(settings, name[len(PREFIX) :].lower().split(SEPARATOR), _yaml(value, name), name)
+            place = name[len(PREFIX) :].lower().split(SEPARATOR)
+            _put(settings, place, value if place[-1] in SECRETS else _yaml(value, name), name)
     try:
         config = Config.model_validate(settings)
     except ValidationError as error:
@@ -91,6 +95,25 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Config:
     if problems:
         raise BadConfig(problems)
     return config
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as people mean it: 10:30 is a text and no number to the base of 60, a name given twice is an error."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in seen:
+                raise MarkedYAMLError(problem=f"{name} is given twice", problem_mark=key.start_mark)
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: Any) -> Any:
+        return node.value if ":" in node.value else super().construct_yaml_int(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -108,17 +131,24 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _yaml(text: str, where: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
-        raise BadConfig([f"{where}{line}: not YAML: {getattr(error, 'problem', error)}."]) from error
+        raise BadConfig([f"{where}{line}: cannot be read as YAML: {getattr(error, 'problem', error)}."]) from error
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes equal values out instead of referring to the first one."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def dump_yaml(value: Any, *, flow: bool = False) -> str:
     """YAML text; `flow`: on one line."""
-    dump = cast("Callable[..., str]", yaml.safe_dump)
-    return dump(value, default_flow_style=flow, width=10_000, sort_keys=False, allow_unicode=True)
+    dump = cast("Callable[..., str]", yaml.dump)
+    return dump(value, Dumper=_Dumper, default_flow_style=flow, width=10_000, sort_keys=False, allow_unicode=True)
 
 
 def _put(settings: dict[str, Any], names: list[str], value: Any, variable: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,19 +31,37 @@ class Answers:
 def run(given: Answers, path: Path, *, force: bool, try_it: bool) -> None:
     """Writes the configuration, 0600, and asks the model one question."""
     if path.exists() and not force:
-        fail(f"{path} exists already. Use --force to write over it, or --config for another file.", USAGE)
+        _may_replace(path)
     answers = given if given.provider is not None else ask(given)
     if answers.provider not in DEFAULTS:
         fail(f"There is no provider {answers.provider!r}. Known: {', '.join(DEFAULTS)}.", USAGE)
     settings = settings_of(answers)
     content = f"# Written by sessiond setup; config.example.yaml shows every setting.\n{dump_yaml(settings)}"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(content)
+    _write(path, content)
     typer.echo(f"Wrote {path}.")
     if try_it:
         typer.echo(asyncio.run(try_model(path)))
     typer.echo(f"Start the daemon with: sessiond serve --config {path}")
+
+
+def _may_replace(path: Path) -> None:
+    """Asks on a terminal; elsewhere the command ends."""
+    if not sys.stdin.isatty():
+        fail(f"{path} exists already. Use --force to write over it, or --config for another file.", USAGE)
+    typer.confirm(f"{path} exists already. Write over it?", abort=True)
+
+
+def _write(path: Path, content: str) -> None:
+    """Only its owner may read it, also where an older file was open to others; the old one stays until it is whole."""
+    beside = path.with_name(f"{path.name}.new")
+    try:
+        beside.unlink(missing_ok=True)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(content)
+        beside.replace(path)
+    except OSError as error:
+        fail(f"{path} cannot be written: {error.strerror}.", FAILED)
 
 
 def ask(given: Answers) -> Answers:

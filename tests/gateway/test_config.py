@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gateway.config import BadConfig, Config, dump_yaml, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHECKED = """
+models:
+  chat:    {provider: openai, base_url: "http://127.0.0.1:9999/v1", model: chat-model, api_key: x, window: 4000, max_output: 500}
+  summary: {provider: openai, base_url: "http://127.0.0.1:9999/v1", model: summary-model, api_key: x, window: 32000}
+roles: {chat: chat, summary: summary}
+"""  # noqa: E501
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "sessiond.yaml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def problems(folder: Path, text: str, environ: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(BadConfig) as refused:
+        load(written(folder, text), environ or {})
+    return refused.value.problems
+
+
+def test_everything_can_be_left_out(tmp_path: Path) -> None:
+    assert load(None, {}) == load(written(tmp_path, ""), {}) == Config()
+
+
+def test_models_and_roles_are_read(tmp_path: Path) -> None:
+    config = load(written(tmp_path, CHECKED), {})
+    chat = config.models["chat"]
+    assert (chat.window, chat.max_output, config.roles.summary) == (4000, 500, "summary")
+    assert chat.api_key is not None
+    assert chat.api_key.get_secret_value() == "x"
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "server: {port: 1, host: 127.0.0.2}\n")
+    config = load(path, {"SESSIOND_SERVER__PORT": "9000", "SESSIOND_SERVER__CORS_ORIGINS": "[https://a.example]"})
+    assert (config.server.port, config.server.host) == (9000, "127.0.0.2")
+    assert config.server.cors_origins == ("https://a.example",)
+
+
+def test_a_secret_in_the_environment_is_taken_as_it_is() -> None:
+    environ = {
+        "SESSIOND_MODELS__CHAT__PROVIDER": "openai",
+        "SESSIOND_MODELS__CHAT__MODEL": "m",
+        "SESSIOND_MODELS__CHAT__API_KEY": "1234 #5: *x",
+    }
+    key = load(None, environ).models["chat"].api_key
+    assert key is not None
+    assert key.get_secret_value() == "1234 #5: *x"
+
+
+def test_variables_of_the_command_line_are_no_settings() -> None:
+    assert (
+        load(None, {"SESSIOND_URL": "http://x", "SESSIOND_TOKEN": "t", "SESSIOND_CONFIG": "f", "HOME": "/h"})
+        == Config()
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("server: {prot: 1}", "server.prot: there is no such setting. Did you mean server.port?"),
+        ("modles: {}", "modles: there is no such setting. Did you mean models?"),
+        (
+            "models: {chat: {provider: offline, windw: 5}}",
+            "models.chat.windw: there is no such setting. Did you mean models.chat.window?",
+        ),
+        (
+            "models: {chat: {provider: openai, model: m, prices: {inptu: 1, output: 2}}}",
+            "models.chat.prices.inptu: there is no such setting. Did you mean models.chat.prices.input?",
+        ),
+        (
+            "auth: {tokens: [{name: a, token: t, rol: admin}]}",
+            "auth.tokens.0.rol: there is no such setting. Did you mean auth.tokens.0.role?",
+        ),
+        (
+            "sessions: {reset: {by_type: {group: {idle: 5}}}}",
+            "sessions.reset.by_type.group.idle: there is no such setting.",
+        ),
+        ("server: {zzz: 1}", "server.zzz: there is no such setting."),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_its_path_and_the_nearest_one(tmp_path: Path, text: str, told: str) -> None:
+    assert any(problem.startswith(told) for problem in problems(tmp_path, text))
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+    found = problems(tmp_path, "server: {port: many, hots: x}\nqueue: {cap: 0}\n")
+    assert [line.split(":")[0] for line in found] == ["server.port", "server.hots", "queue.cap"]
+
+
+def test_an_unknown_variable_is_refused() -> None:
+    with pytest.raises(BadConfig, match=r"server\.prot: there is no such setting\. Did you mean server\.port"):
+        load(None, {"SESSIOND_SERVER__PROT": "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("server:\n  port: [1\n", "line 3: cannot be read as YAML"),
+        ("server: {port: 1}\nroles: {}\nserver: {port: 2}\n", "line 3: cannot be read as YAML: server is given twice"),
+        ("- 1\n", "must hold settings by name"),
+        ("roles: {chat: other}\nmodels: {chat: {provider: offline}}\n", "roles.chat: there is no model 'other'"),
+        ("models: {chat: {provider: offline, fallbacks: [gone]}}\n", "models.chat.fallbacks: there is no model 'gone'"),
+        ("models: {chat: {provider: openai}}\n", "model is missing"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path: Path, text: str, told: str) -> None:
+    assert told in problems(tmp_path, text)[0]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match=r"gone\.yaml: cannot be read: No such file"):
+        load(tmp_path / "gone.yaml", {})
+
+
+def test_a_time_of_day_needs_no_quotes(tmp_path: Path) -> None:
+    assert load(written(tmp_path, "sessions: {reset: {daily_at: 10:30}}\n"), {}).sessions.reset.daily_at == "10:30"
+
+
+SECRET = "sk-very-secret"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"models": {"chat": {"provider": "openai", "api_key": SECRET, "window": "x"}}},
+        {"models": {"chat": {"provider": "openai", "model": "m", "api_key": [SECRET]}}},
+        {"auth": {"tokens": [{"name": "a", "token": SECRET, "role": "user"}]}},
+        {"auth": {"tokens": [{"name": "a", "token_hash": SECRET, "role": "admin"}]}},
+        {"auth": {"tokens": [SECRET]}},
+    ],
+)
+def test_no_secret_is_in_a_message(tmp_path: Path, settings: dict[str, Any]) -> None:
+    assert not any(SECRET in problem for problem in problems(tmp_path, dump_yaml(settings)))
+
+
+def test_no_secret_is_shown_of_a_configuration(tmp_path: Path) -> None:
+    config = load(written(tmp_path, CHECKED.replace("api_key: x", f"api_key: {SECRET}")), {})
+    assert SECRET not in repr(config) + str(config.model_dump(mode="json"))
+
+
+def test_settings_cannot_be_changed_afterwards() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Config().server.port = 1  # pyright: ignore[reportAttributeAccessIssue]
