@@ -23,10 +23,9 @@ from compaction.summary import (
 from compaction.triggers import MAX_FAILURES, CompactionState, is_due
 from gateway.models.base import ModelBroken, ModelError, ModelRequest, complete
 from gateway.replies import CallNote
-from sessions.context import uncarried
 from sessions.entries import CompactionFailedEntry, CompactionStartedEntry, SummaryEntry
 from sessions.files import StorageError
-from sessions.store import SessionGone
+from sessions.store import MESSAGE_OVERHEAD, SessionGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from sessions.store import Session, SessionStore
 
 log = structlog.get_logger()
-
-CALL_OVERHEAD = 4
 
 
 class SummaryModels(Protocol):
@@ -91,17 +88,18 @@ class Compactor:
 
     def prompt_tokens(self, session: Session) -> int:
         """Size of the next prompt: what the provider reported last, and our count of what came after."""
-        spoken = uncarried(session.entries)
-        if session.record.context_tokens is not None:
-            replied = max((e.seq for e in spoken if getattr(e, "usage", None) is not None), default=0)
-            since = [e for e in spoken if e.seq > replied and e.tokens]
-            return session.record.context_tokens + sum(e.tokens + CALL_OVERHEAD for e in since)
-        return self._counted(session)
+        if session.record.context_tokens is None:
+            return self._counted(session)
+        since = 0
+        for entry in reversed(session.entries):
+            if getattr(entry, "usage", None) is not None:
+                break
+            since += entry.tokens + MESSAGE_OVERHEAD if entry.tokens else 0
+        return session.record.context_tokens + since
 
     def _counted(self, session: Session) -> int:
         """Size of the next prompt by our own count."""
-        spoken = sum(e.tokens + CALL_OVERHEAD for e in session.entries if e.tokens)
-        return self._fixed(session.record.agent) + spoken
+        return self._fixed(session.record.agent) + session.tokens
 
     def crowded(self, session: Session) -> bool:
         """Whether the next prompt would be above the hard limit, by the provider's count or by ours.

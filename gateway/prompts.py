@@ -42,6 +42,7 @@ class PromptBuilder:
         self._tools = tools
         self._clock = clock
         self._count = tokens.count
+        self._fixed: dict[str, int] = {}
         self.ready = tokens.ready
 
     def count(self, text: str) -> int:
@@ -103,9 +104,13 @@ class PromptBuilder:
         ]
 
     def fixed_tokens(self, agent: str) -> int:
-        """Tokens of what is in every prompt of an agent: its system text and its tools."""
+        """Tokens of what is in every prompt of an agent: its system text and its tools. Counted once."""
+        known = self._fixed.get(agent)
+        if known is not None:
+            return known
         described = "".join(f"{tool.name} {tool.description} {dict(tool.parameters)}" for tool in self.tools(agent))
-        return self._count(self.system(agent)) + self._count(described)
+        self._fixed[agent] = self._count(self.system(agent)) + self._count(described)
+        return self._fixed[agent]
 
     def tool_context(self, session: Session, incoming: Incoming) -> ToolContext:
         return ToolContext(key=session.key, user=incoming.user, now=self._clock.now())

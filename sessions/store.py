@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 WRITERS = 32
 FLUSH_RETRY_S = 1.0
+MESSAGE_OVERHEAD = 4
 
 log = structlog.get_logger()
 
@@ -79,10 +80,22 @@ class Request:
 class Session:
     """One session in memory: its record, and all entries of its current generation.
 
-    `entries` are in the order of the file; what an earlier generation carried over stands there as itself.
+    `entries` are in the order of the file; what an earlier generation carried over stands there as itself. `tokens` is
+    what they come to in a prompt, by our own count.
     """
 
-    __slots__ = ("__weakref__", "deleted", "entries", "lock", "open", "problems", "record", "requests", "transcript")
+    __slots__ = (
+        "__weakref__",
+        "deleted",
+        "entries",
+        "lock",
+        "open",
+        "problems",
+        "record",
+        "requests",
+        "tokens",
+        "transcript",
+    )
 
     def __init__(self, record: SessionRecord, transcript: Transcript, entries: Sequence[Entry]) -> None:
         self.record = record
@@ -92,6 +105,7 @@ class Session:
         self.requests: dict[str, Request] = {}
         self.problems: tuple[Problem, ...] = ()
         self.deleted = False
+        self.tokens = 0
         self.lock = asyncio.Lock()
         self._add(entries)
 
@@ -114,6 +128,7 @@ class Session:
     def _add(self, written: Sequence[Entry]) -> None:
         entries = uncarried(written)
         self.entries.extend(entries)
+        self.tokens += sum(e.tokens + MESSAGE_OVERHEAD for e in entries if e.tokens)
         for entry in entries:
             match entry:
                 case UserEntry() | CommandEntry():
@@ -134,6 +149,7 @@ class Session:
         """Go on in a new generation, which is on disk. Requests of the ones before stay known while it is in memory."""
         self.transcript = transcript
         self.entries.clear()
+        self.tokens = 0
         self.open.clear()
         self.committed(entries, record)
 
