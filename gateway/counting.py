@@ -29,8 +29,9 @@ class LazyCounter:
             await self._loaded.wait()
 
     def count(self, text: str) -> int:
-        """Only after `ready`."""
-        assert self._counter is not None  # noqa: S101
+        """Tokens of a text. Who has not waited for `ready` waits here, and everybody with them."""
+        if self._counter is None:
+            self._counter = _load(self._cache_dir)
         return self._counter.count(text)
 
 

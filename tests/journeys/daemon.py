@@ -42,7 +42,9 @@ class Client:
             method, f"{self.url}{path}", data=payload, headers=self.headers(headers)
         ) as response:
             content = await response.read()
-            return response.status, orjson.loads(content) if "json" in response.content_type else content
+            return response.status, orjson.loads(content) if response.content_type.endswith(
+                ("/json", "+json")
+            ) else content
 
     async def get(self, path: str) -> Any:
         status, content = await self.call("GET", path)
