@@ -1,87 +1,130 @@
-"""Processes a benchmark measures: the stand-in, the bare proxy, the daemon."""
+"""The processes that are measured, each started and stopped by its own id."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import signal
+import socket
 import sys
 import time
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import aiohttp
 import yaml
-
-from tests.crash.kills import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-START_S = 60
-DEVNULL = asyncio.subprocess.DEVNULL
+READY_S = 120
+POLL_S = 0.002
+SETTLED_S = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A process that answers at `url`, and how long it took until it did."""
-
-    url: str
-    pid: int
-    ready_s: float
-
-    def rss_mib(self) -> float:
-        """Resident memory now."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGESIZE") / 2**20
+class NotReady(RuntimeError):
+    """The daemon ended, or did not get ready in time."""
 
 
-@contextlib.asynccontextmanager
-async def process(*arguments: str, port: int, path: str) -> AsyncIterator[Running]:
-    """A Python process, from its start until `path` answers, to its end."""
-    started = time.perf_counter()
-    child = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=DEVNULL, stderr=DEVNULL)
-    url = f"http://127.0.0.1:{port}"
+class DaemonProcess:
+    """`python -m gateway serve` over a data directory."""
+
+    def __init__(self, data_dir: Path, config: Path) -> None:
+        self._command = ["-m", "gateway", "serve", "--config", str(config), "--data-dir", str(data_dir)]
+        self._process: asyncio.subprocess.Process | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> float:
+        """Seconds from the start of the process until /readyz answers 200."""
+        self._port = free_port()
+        started = time.perf_counter()
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, *self._command, "--port", str(self._port), stderr=asyncio.subprocess.DEVNULL
+        )
+        while time.perf_counter() - started < READY_S:
+            if await _is_ready(self._port):
+                return time.perf_counter() - started
+            if self._process.returncode is not None:
+                raise NotReady(f"the daemon ended with {self._process.returncode} at its start")
+            await asyncio.sleep(POLL_S)
+        raise NotReady(f"the daemon was not ready after {READY_S} s")
+
+    async def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """Ends it; a second time does nothing."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(how)
+            await self._process.wait()
+
+    async def resident_bytes(self) -> int:
+        """Its memory, once what it loads behind its start is loaded: unchanged for three looks in a row."""
+        seen = [resident_bytes(self.pid)]
+        deadline = time.perf_counter() + 30
+        while time.perf_counter() < deadline:
+            await asyncio.sleep(SETTLED_S / 3)
+            seen.append(resident_bytes(self.pid))
+            if len(seen) > 3 and max(seen[-3:]) - min(seen[-3:]) < 500_000:
+                break
+        return seen[-1]
+
+
+@asynccontextmanager
+async def daemon(data_dir: Path, config: Path) -> AsyncIterator[DaemonProcess]:
+    """A daemon from ready to stopped."""
+    process = DaemonProcess(data_dir, config)
     try:
-        async with aiohttp.ClientSession() as client:
-            while True:
-                with contextlib.suppress(aiohttp.ClientError):
-                    async with client.get(url + path) as response:
-                        if response.status < 500:
-                            break
-                if child.returncode is not None or time.perf_counter() - started > START_S:
-                    raise RuntimeError(f"{arguments} did not start")
-                await asyncio.sleep(0.005)
-        yield Running(url, child.pid, time.perf_counter() - started)
+        await process.start()
+        yield process
     finally:
-        if child.returncode is None:
-            child.terminate()
-        await child.wait()
+        await process.stop()
 
 
-def standin(first_token_ms: float, tokens: int, token_ms: float = 0) -> contextlib.AbstractAsyncContextManager[Running]:
-    port = free_port()
-    pace = ("--first-token-ms", str(first_token_ms), "--tokens", str(tokens), "--token-ms", str(token_ms))
-    return process("-m", "tests.bench.standin", "--port", str(port), *pace, port=port, path="/v1/models")
+@asynccontextmanager
+async def server(module: str, *arguments: str) -> AsyncIterator[str]:
+    """The address a module prints when it listens."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        yield (await process.stdout.readline()).decode().strip()
+    finally:
+        process.terminate()
+        await process.wait()
 
 
-def proxy(upstream: Running) -> contextlib.AbstractAsyncContextManager[Running]:
-    port = free_port()
-    target = f"{upstream.url}/v1/chat/completions"
-    return process("-m", "tests.bench.proxy", "--port", str(port), "--upstream", target, port=port, path="/nothing")
+def write_config(path: Path, model_url: str) -> Path:
+    """The settings of every daemon here: the stand-in as its model, and no limit on requests."""
+    chat = {"provider": "openai", "base_url": model_url, "model": "chat-model", "api_key": "x", "window": 100_000}
+    settings = {"models": {"chat": chat}, "server": {"rate_limit_per_minute": None}, "logging": {"level": "warning"}}
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return path
 
 
-def daemon(
-    folder: Path, model_url: str | None, *, name: str = "data"
-) -> contextlib.AbstractAsyncContextManager[Running]:
-    """A daemon on `folder`/`name`; with the offline model when no model is given."""
-    settings: dict[str, object] = {"server": {"rate_limit_per_minute": None}, "logging": {"level": "warning"}}
-    if model_url is not None:
-        chat = {"provider": "openai", "base_url": f"{model_url}/v1", "model": "m", "api_key": "x", "window": 1_000_000}
-        settings["models"] = {"chat": chat}
-    config = folder / "config.yaml"
-    config.write_text(yaml.safe_dump(settings))
-    port = free_port()
-    where = ("--config", str(config), "--data-dir", str(folder / name), "--port", str(port))
-    return process("-m", "gateway", "serve", *where, port=port, path="/readyz")
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def resident_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
+async def _is_ready(port: int) -> bool:
+    with contextlib.suppress(OSError):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        line = await reader.readline()
+        writer.close()
+        return b" 200 " in line
+    return False
