@@ -174,10 +174,7 @@ class Daemon:
         async with asyncio.TaskGroup() as loops:
             background = [
                 loops.create_task(parts.store.run(), name="index"),
-                loops.create_task(parts.ledger.run(), name="ledger"),
                 loops.create_task(parts.compactor.run(), name="compactor"),
-                loops.create_task(parts.tokens.load(), name="tokens"),
-                loops.create_task(parts.models.warm(), name="model"),
             ]
             turns = loops.create_task(parts.turns.run(turns_stop, grace_s=parts.config.shutdown.grace_s), name="turns")
             await asyncio.sleep(0)
@@ -188,7 +185,13 @@ class Daemon:
                 await self._listen(runner)
                 log.info("ready", url=self.url, resumed=resumed)
                 self.ready.set()
-                background.append(loops.create_task(self._refill_ledger(), name="ledger refill"))
+                # what imports large packages comes last: in their threads they would slow down everything above
+                background += [
+                    loops.create_task(parts.tokens.load(), name="tokens"),
+                    loops.create_task(parts.models.warm(), name="model"),
+                    loops.create_task(parts.ledger.run(), name="ledger"),
+                    loops.create_task(self._refill_ledger(), name="ledger refill"),
+                ]
                 await self._stop.wait()
             finally:
                 log.info("stopping")

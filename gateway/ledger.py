@@ -158,11 +158,12 @@ class UsageLedger:
 
     async def latest(self) -> datetime | None:
         """When the newest row was written; None when there is none."""
+        engine = await self._ready()  # before the imports: in this thread they would wait for those of the opening
         from sqlalchemy import func, select
 
         from gateway.database import usage_table
 
-        async with (await self._ready()).connect() as connection:
+        async with engine.connect() as connection:
             newest = (await connection.execute(select(func.max(usage_table.c.at)))).scalar()
         return None if newest is None else datetime.fromtimestamp(newest / 1000, UTC)
 
