@@ -51,7 +51,13 @@ async def open_database(path: Path) -> AsyncEngine:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
+    await asyncio.to_thread(_make_private, path)
     async with engine.begin() as connection:
         await connection.run_sync(metadata.create_all)
-    await asyncio.to_thread(path.chmod, 0o600)
     return engine
+
+
+def _make_private(path: Path) -> None:
+    """Before SQLite opens it: its log files get the mode the database has then."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
