@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from compaction.cues import CONSTRAINTS, DECISIONS, PREFERENCES, STOPWORDS
-from compaction.summary import LISTS, identifiers_in
+from compaction.summary import LISTS, identifiers_in, is_weak
 from sessions.entries import AssistantEntry, Entry, UserEntry
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def extract_summary(entries: Sequence[Entry], previous: JsonObject | None) -> Js
     for name in LISTS:
         earlier: list[str] = [] if name == "open_asks" else list((previous or {}).get(name, ()))
         items = [*earlier, *(item for item in fresh[name] if item not in earlier)]
-        merged[name] = items[-PER_LIST.get(name, 10) :]
+        merged[name] = _newest_facts(items) if name == "facts" else items[-PER_LIST.get(name, 10) :]
     return merged
 
 
@@ -88,6 +88,15 @@ def _topics(people: Sequence[str]) -> list[str]:
         if first and own and len(new) >= max(2, len(own) // 2):
             topics.append(first if len(first) <= 120 else f"{first[:119]}…")
     return topics
+
+
+def _newest_facts(items: Sequence[str]) -> list[str]:
+    """The newest facts; those with an id, a date or a unit, which nobody can guess, outlive the others."""
+    strong = [item for item in items if not is_weak(item)]
+    kept = set(strong[-PER_LIST["facts"] * 2 // 3 :])
+    weak = [item for item in items if item not in kept]
+    kept.update(weak[-(PER_LIST["facts"] - len(kept)) :])
+    return [item for item in items if item in kept]
 
 
 def _salient(said: Sequence[str], answered: Sequence[str]) -> list[str]:

@@ -113,19 +113,23 @@ def completed(summary: JsonObject, *, texts: Sequence[str], previous: JsonObject
 
 
 def shortened(summary: JsonObject, budget: int, count: Callable[[str], int]) -> JsonObject:
-    """The summary within `budget` tokens: facts and old asks go first, constraints and decisions last."""
-    order = ("superseded", "topics", "facts", "identifiers", "user_context", "open_asks", "decisions", "constraints")
+    """The summary within `budget` tokens. Of topics, facts and identifiers the longest list gives way first, then old
+    asks and what is known of the person, then decisions and constraints."""
     current: JsonObject = {
         name: list(cast("list[str]", value)) if isinstance(value, list) else value for name, value in summary.items()
     }
-    size = count(render_summary(current))
-    for name in order:
-        items: list[str] = current.get(name) or []
-        while items and size > budget:
-            drop = max(1, len(items) // 4)
-            del items[:drop]
-            size = count(render_summary(current))
+    for names in (("superseded", "topics", "facts", "identifiers"), ("open_asks", "user_context"), LISTS):
+        while count(render_summary(current)) > budget:
+            longest: list[str] = max((current.get(name) or [] for name in names), key=len)
+            if not longest:
+                break
+            longest.remove(next((item for item in longest if is_weak(item)), longest[0]))
     return current
+
+
+def is_weak(item: str) -> bool:
+    """Whether an item holds nothing that nobody could guess: an id, a date, a number with its unit, a path, a URL."""
+    return all(found.isdigit() for found in identifiers_in(item))
 
 
 def render_summary(summary: JsonObject) -> str:

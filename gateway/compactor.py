@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
@@ -176,7 +177,8 @@ class Compactor:
             return f"The summary could not be stored: {error}"
         except Exception as error:
             log.exception("compaction.failed", session=session.id)
-            await self._failed(session, f"failed inside ({type(error).__name__})")
+            with contextlib.suppress(StorageError, SessionGone):
+                await self._failed(session, f"failed inside ({type(error).__name__})")
             return "The summary failed; the conversation goes on as it was."
 
     async def _compact(self, session: Session, reason: str, wish: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import chat, data, server, sessions
+from gateway.cli import chat, data, evaluate, server, sessions
 
 app = typer.Typer(
     name="sessiond",
@@ -17,6 +17,7 @@ app = typer.Typer(
 for group in (server, chat, data):
     group.register(app)
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(evaluate.app, name="eval")
 
 
 def main() -> None:
