@@ -26,6 +26,7 @@ class Size:
     """How much is measured."""
 
     rounds: int
+    starts: int
     turns: int
     each: int
     sessions: int
@@ -33,8 +34,8 @@ class Size:
     active_turns: int
 
 
-FULL = Size(rounds=5, turns=60, each=30, sessions=100_000, active=1_000, active_turns=5)
-QUICK = Size(rounds=3, turns=30, each=10, sessions=10_000, active=300, active_turns=2)
+FULL = Size(rounds=5, starts=5, turns=60, each=30, sessions=100_000, active=1_000, active_turns=5)
+QUICK = Size(rounds=5, starts=2, turns=15, each=10, sessions=10_000, active=200, active_turns=2)
 
 
 async def run(size: Size, folder: Path) -> list[Figure]:
@@ -45,15 +46,15 @@ async def run(size: Size, folder: Path) -> list[Figure]:
         async with server("tests.bench.proxy", model) as proxy, daemon(folder / "turns", config) as process:
             at = Addresses(model=model, proxy=proxy, daemon=process.url)
             figures = await turn_load.measure(at, folder, rounds=size.rounds, turns=size.turns, each=size.each)
-        figures += await scale.start_of_process(folder, config, size.rounds)
+        figures += await scale.start_of_process(folder, config, size.starts)
         figures += await scale.active_sessions(folder / "active", config, model, size.active, size.active_turns)
-        figures += await scale.by_sessions(folder, config, model, size.sessions, size.rounds)
+        figures += await scale.by_sessions(folder, config, model, size.sessions, size.starts)
     return sorted(figures, key=lambda one: one.row)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a short run with 10,000 sessions, under a minute")
+    parser.add_argument("--quick", action="store_true", help="a short run with 10,000 sessions, about a minute")
     parser.add_argument("--accept", action="store_true", help="keep this run as the one that later runs compare with")
     options = parser.parse_args()
     started = time.perf_counter()
