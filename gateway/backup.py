@@ -55,8 +55,9 @@ def copy_folder(data_dir: Path, target: Path) -> Backup:
                 shutil.copytree(data_dir / name, target / name, symlinks=True)
         if (data_dir / "state.db").exists():
             _copy_database(data_dir / "state.db", target / "state.db")
-    except OSError as error:
-        raise BackupRefused(f"{target} could not be written ({error.strerror or error}).") from error
+    except (OSError, sqlite3.Error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BackupRefused(f"{target} could not be written ({why}). Free its place, and try again.") from error
     files = [path for path in target.rglob("*") if path.is_file()]
     return Backup(str(target), len(files), sum(path.stat().st_size for path in files))
 

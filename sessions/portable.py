@@ -155,7 +155,7 @@ def _json_or_none(text: str) -> Any:
 def _records(text: str) -> list[JsonObject]:
     records: list[JsonObject] = []
     problems: list[Problem] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         value = _json_or_none(line)

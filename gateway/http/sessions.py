@@ -203,15 +203,26 @@ class DeletedView(BaseModel):
 
 
 def visible(parts: Parts, call: Call) -> SessionRecord:
-    """The active record of the path's key. Raises Problem when there is none, or the caller may not see it."""
+    """The record of the path's key: after a reset the ended session's, until something is said in the next one.
+
+    Raises Problem when there is none, or the caller may not see it.
+    """
     record = parts.store.find(call.key)
-    if record is None or record.entries == 0 or not may_see(call.caller, record.key, record.owner):
+    if record is not None and record.entries == 0:
+        record = next(iter(parts.store.sessions_of(call.key)), None)
+    if record is None or not may_see(call.caller, record.key, record.owner):
         raise not_found("session")
     return record
 
 
 async def opened(parts: Parts, call: Call) -> Session:
     return await parts.store.open(visible(parts, call).session)
+
+
+async def next_spoken_in(parts: Parts, call: Call) -> Session:
+    """The session the next message goes to: after a reset a new one, with nothing in it."""
+    visible(parts, call)
+    return await parts.store.active(call.key)
 
 
 def routes(parts: Parts) -> list[Route]:
@@ -244,6 +255,10 @@ def routes(parts: Parts) -> list[Route]:
         if patch.model is not None:
             parts.models.choose(session.record.agent, patch.model)
         await store.update(session, lambda record: patched(record, patch))
+        following = await store.active(call.key)
+        if following is not session:
+            settings = session.record.settings
+            await store.update(following, lambda record: dataclasses.replace(record, settings=settings))
         return json_answer(session_view(session.record))
 
     async def delete(call: Call) -> web.Response:
@@ -324,7 +339,7 @@ def routes(parts: Parts) -> list[Route]:
         )
 
     async def context(call: Call) -> web.Response:
-        session = await opened(parts, call)
+        session = await next_spoken_in(parts, call)
         counted = parts.prompts.parts(session)
         return json_answer(
             {
@@ -347,7 +362,7 @@ def routes(parts: Parts) -> list[Route]:
 
     async def prompt(call: Call) -> web.Response:
         query: PromptQuery = call.query
-        session = await opened(parts, call)
+        session = await next_spoken_in(parts, call)
         built = parts.prompts.build(session, frozenset(session.open), Incoming(text=""), tools=True)
         model = parts.models.choose(session.record.agent, session.record.settings.model)
         render = openai_wire.render if query.form == "openai" else anthropic_wire.render

@@ -42,7 +42,11 @@ class ImportedView(BaseModel):
 
 
 class BackupIn(Body):
-    folder: str = Field(min_length=1, description="Folder on the daemon's machine; it must not exist yet")
+    folder: str = Field(
+        pattern=r"^/[^\x00]+$",
+        max_length=4096,
+        description="Absolute path on the daemon's machine; it must not exist yet",
+    )
 
 
 class BackupView(BaseModel):
@@ -106,7 +110,7 @@ def routes(parts: Parts) -> list[Route]:
             summary="The session as JSONL, Markdown or OpenAI messages",
             tag="transfer",
             query=ExportQuery,
-            answers={200: "application/x-ndjson, text/markdown, application/json"},
+            answers={200: tuple(MEDIA_TYPES.values())},
         ),
         Route(
             method="POST",

@@ -256,8 +256,7 @@ class ChatCompletions:
         if newest.results == () and newest.user is None:
             detail = "The last message must come from the user, or bring the results of tool calls."
             raise Problem(400, "Invalid request", detail, [("messages", detail)])
-        record = parts.store.find(key)
-        if record is None or record.entries == 0:
+        if not parts.store.sessions_of(key):
             await self._take_over(key, owner, history)
         user = newest.user
         incoming = Incoming(
@@ -288,7 +287,7 @@ class ChatCompletions:
         return json_answer(completion(body.model, result, turn.client_tool_names), X_Sessiond_Turn=turn.id)
 
     async def _take_over(self, key: SessionKey, owner: str | None, history: History) -> None:
-        """A new session begins with what the client says was said before."""
+        """The first session of a key begins with what the client says was said before; one after a reset does not."""
         before = history.before_newest()
         drafts = [draft for message in before if (draft := message.draft(self._parts.prompts.count)) is not None]
         if drafts:

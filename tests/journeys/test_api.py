@@ -1,14 +1,15 @@
-"""Everything else a frontend does with sessions."""
+"""A frontend's day with the native API: settings, copies, files in and out, usage, and the end of a chat."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from urllib.parse import quote
+import csv
+import io
+from typing import TYPE_CHECKING, Any
 
-import pytest
+import orjson
 
+from sessions import upkeep
 from sessions.files import OsFiles
-from sessions.upkeep import verify
 from tests.journeys.daemon import KEY, Client, config, model_settings, running
 
 if TYPE_CHECKING:
@@ -17,139 +18,204 @@ if TYPE_CHECKING:
     from tests.bench.standin import StandIn
 
 PATH = f"/v1/sessions/{KEY}"
+COPY = "agent:main:web:direct:copy"
 
 
-async def test_settings_are_changed_and_given_back(client: Client) -> None:
-    await client.say("hello")
-    status, changed = await client.call("PATCH", PATH, {"title": "Bees", "model": "offline", "queue_mode": "collect"})
-    assert status == 200
-    assert (changed["title"], changed["settings"]["model"]) == ("Bees", "offline")
-    assert "offline model" in (await client.say("what now?"))["text"]
-    await client.call("PATCH", PATH, {"model": None, "reset": {"daily_at": None}})
-    settings = (await client.get(PATH))["settings"]
-    assert (settings["model"], settings["queue_mode"], settings["reset"]) == (None, "collect", {"daily_at": None})
-    status, problem = await client.call("PATCH", PATH, {"model": "nope"})
-    assert status == 400
-    assert "chat" in problem["detail"]
+async def test_settings_hold_and_null_takes_them_back(tmp_path: Path, standin: StandIn) -> None:
+    settings = config(**model_settings(standin.base_url))
+    async with running(tmp_path, settings) as client:
+        await client.say("hello")
+        patch = {"title": "Bees", "model": "chat", "queue_mode": "collect", "notes": False, "pinned": True}
+        status, changed = await client.call("PATCH", PATH, {**patch, "reset": {"idle_minutes": 5}})
+        assert status == 200, changed
+        assert changed["settings"] == {
+            "model": "chat",
+            "queue_mode": "collect",
+            "reset": {"idle_minutes": 5},
+            "notes": False,
+        }
+    async with running(tmp_path, settings) as client:
+        shown = await client.get(PATH)
+        assert (shown["title"], shown["pinned"], shown["settings"]) == ("Bees", True, changed["settings"])
+        cleared = {"title": None, "model": None, "queue_mode": None, "reset": None, "notes": None}
+        _, changed = await client.call("PATCH", PATH, cleared)
+        assert changed["settings"] == {"model": None, "queue_mode": None, "reset": None, "notes": True}
+        assert changed["title"] is None
+        status, problem = await client.call("PATCH", PATH, {"model": "nope"})
+        assert (status, problem["errors"][0]["place"]) == (400, "model")
+        status, problem = await client.call("PATCH", PATH, {"titel": "x"})
+        assert status == 422
+        assert "'title'" in problem["detail"]
+        await client.call("PATCH", PATH, {"archived": True})
+        assert (await client.get("/v1/sessions"))["sessions"] == []
+        assert [s["key"] for s in (await client.get("/v1/sessions?archived=true"))["sessions"]] == [KEY]
+        await client.call("PATCH", PATH, {"archived": False, "model": "offline"})
+        assert [s["key"] for s in (await client.get("/v1/sessions"))["sessions"]] == [KEY]
+        assert "offline model" in (await client.say("what now?"))["text"]
 
 
-async def test_archived_sessions_leave_the_list_and_come_back(client: Client) -> None:
-    await client.say("hello")
-    await client.call("PATCH", PATH, {"archived": True})
-    assert (await client.get("/v1/sessions"))["sessions"] == []
-    assert len((await client.get("/v1/sessions?archived=true"))["sessions"]) == 1
-    await client.call("PATCH", PATH, {"archived": False})
-    assert len((await client.get("/v1/sessions"))["sessions"]) == 1
+async def test_a_copy_goes_its_own_way(client: Client) -> None:
+    first = await client.say("one")
+    await client.say("two")
+    entries = await client.transcript()
+    status, copied = await client.call("POST", f"{PATH}/fork", {"to": COPY, "through": entries[1]["seq"]})
+    assert (status, copied["key"], copied["messages"]) == (201, COPY, 2)
+    await client.say("three", key=COPY)
+    assert (await client.texts(COPY))[:3] == ["one", first["text"], "three"]
+    assert len(await client.texts()) == 4
+    assert (await client.call("POST", f"{PATH}/fork", {"to": COPY}))[0] == 409
+    pinned = await client.call("POST", f"{PATH}/pin", {"seq": entries[0]["seq"]})
+    assert (pinned[0], pinned[1]["type"]) == (200, "pinned")
+    assert (await client.call("POST", f"{PATH}/pin", {"seq": 99}))[0] == 404
 
 
-async def test_pages_of_sessions_show_each_once(client: Client) -> None:
-    keys = [f"agent:main:web:group:{n}" for n in range(7)]
-    for key in keys:
-        await client.say("hello", key)
-    seen: list[str] = []
-    cursor = ""
-    while True:
-        page = await client.get(f"/v1/sessions?limit=3{cursor}")
-        seen += [session["key"] for session in page["sessions"]]
-        if page["next"] is None:
-            break
-        cursor = f"&cursor={quote(page['next'])}"
-    assert seen == list(reversed(keys))
-
-
-async def test_a_conversation_kept_elsewhere_is_stored_and_its_prompt_assembled(client: Client) -> None:
-    entries = [
-        {"role": "user", "text": "what time is it?"},
-        {"role": "assistant", "tool_calls": [{"id": "c1", "name": "clock"}], "usage": {"input_total": 9, "output": 2}},
-        {"role": "tool", "call_id": "c1", "name": "clock", "text": "noon"},
-        {"role": "assistant", "text": "noon"},
-        {"role": "user", "text": "thanks"},
+async def test_a_frontend_with_its_own_model_stores_entries_and_takes_the_prompt(client: Client) -> None:
+    said: list[dict[str, Any]] = [
+        {"role": "user", "text": "weather in Brno?", "sender": "ana"},
+        {"role": "assistant", "tool_calls": [{"id": "t1", "name": "weather", "arguments": '{"city": "Brno"}'}]},
+        {"role": "tool", "call_id": "t1", "name": "weather", "text": "sunny"},
+        {"role": "assistant", "text": "Sunny.", "model": "m", "usage": {"input_total": 40, "output": 3}},
+        {"role": "user", "text": "and tomorrow?"},
     ]
-    status, stored = await client.call("POST", f"{PATH}/entries", {"entries": entries})
-    assert status == 201
-    assert [e["seq"] for e in stored["entries"]] == [1, 2, 3, 4, 5]
-    openai = (await client.get(f"{PATH}/prompt"))["request"]
-    assert [m["role"] for m in openai["messages"]] == ["system", "user", "assistant", "tool", "assistant", "user"]
+    status, written = await client.call("POST", f"{PATH}/entries", {"entries": said})
+    assert (status, [e["seq"] for e in written["entries"]]) == (201, [1, 2, 3, 4, 5])
+    openai = (await client.get(f"{PATH}/prompt?form=openai"))["request"]
+    roles = [m["role"] for m in openai["messages"] if m["role"] != "system"]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"]
     anthropic = (await client.get(f"{PATH}/prompt?form=anthropic"))["request"]
     assert [m["role"] for m in anthropic["messages"]] == ["user", "assistant", "user", "assistant", "user"]
-    assert anthropic["messages"][2]["content"][0]["type"] == "tool_result"
-    status, problem = await client.call("POST", f"{PATH}/entries", {"entries": [*entries, {"role": "user"}]})
-    assert status == 422
-    assert len((await client.transcript())) == 5
+    assert anthropic["messages"][1]["content"][-1]["input"] == {"city": "Brno"}
+    status, problem = await client.call("POST", f"{PATH}/entries", {"entries": [said[0], {"role": "nobody"}]})
+    assert (status, problem["errors"][0]["place"]) == (422, "entries.1")
+    assert len(await client.transcript()) == 5
 
 
-async def test_a_fork_is_a_copy_that_goes_its_own_way(client: Client, standin: StandIn) -> None:
+async def test_history_reset_and_resume(client: Client) -> None:
     await client.say("one")
+    before = (await client.get(PATH))["session"]
+    status, following = await client.call("POST", f"{PATH}/reset")
+    assert (status, following["session"] != before) == (200, True)
+    listed = (await client.get(f"{PATH}/history"))["sessions"]
+    assert [(s["session"], s["ended"]) for s in listed] == [(before, "reset")]
+    await client.call("PATCH", PATH, {"queue_mode": "interrupt"})
+    assert not [m for m in (await client.get(f"{PATH}/prompt"))["request"]["messages"] if m["role"] != "system"]
     await client.say("two")
-    status, fork = await client.call("POST", f"{PATH}/fork", {"to": "agent:main:web:group:fork", "through": 2})
-    assert status == 201
-    await client.say("three", fork["key"])
-    users = [m["content"] for m in standin.requests[-1].body["messages"] if m["role"] == "user"]
-    assert users == ["one", "three"]
-    assert len(await client.texts()) == 4
-    assert (await client.call("POST", f"{PATH}/fork", {"to": KEY}))[0] == 409
+    listed = (await client.get(f"{PATH}/history"))["sessions"]
+    assert [s["session"] for s in listed] == [following["session"], before]
+    assert listed[0]["settings"]["queue_mode"] == "interrupt"
+    former = await client.get(f"{PATH}/transcript?session={before}")
+    assert former["entries"][0]["text"] == "one"
+    status, resumed = await client.call("POST", f"{PATH}/resume", {"session": before})
+    assert (status, resumed["session"]) == (200, before)
+    assert (await client.texts())[0] == "one"
+    assert (await client.call("POST", f"{PATH}/resume", {"session": "0" * 26}))[0] == 404
 
 
-@pytest.mark.parametrize("form", ["jsonl", "markdown", "openai"])
-async def test_a_session_is_exported_in_three_forms_and_two_come_back(client: Client, form: str) -> None:
-    first = await client.say("Žluťoučký kůň ไทย")
-    status, content = await client.call("GET", f"{PATH}/export?format={form}")
-    assert status == 200
-    text = content.decode() if isinstance(content, bytes) else __import__("json").dumps(content, ensure_ascii=False)
-    assert "Žluťoučký kůň ไทย" in text
-    if form != "markdown":
-        body = {"content": text, "key": "agent:main:web:group:copy"}
-        status, taken = await client.call("POST", "/v1/import", body)
-        assert status == 201, taken
-        assert await client.texts("agent:main:web:group:copy") == ["Žluťoučký kůň ไทย", first["text"]]
-        assert (await client.call("POST", "/v1/import", body))[0] == 409
+async def test_pages_of_a_transcript_and_of_sessions_cover_everything_once(client: Client) -> None:
+    for number in range(5):
+        await client.say(f"m{number}")
+        await client.say("hello", key=f"agent:main:web:group:g{number}")
+    seqs: list[int] = []
+    before = ""
+    while True:
+        page = await client.get(f"{PATH}/transcript?limit=3{before}")
+        seqs = [e["seq"] for e in page["entries"]] + seqs
+        if page["before"] is None:
+            break
+        before = f"&before={page['before']}"
+    assert seqs == list(range(1, 11))
+    keys: list[str] = []
+    cursor = ""
+    while True:
+        page = await client.get(f"/v1/sessions?limit=2{cursor}")
+        keys += [s["key"] for s in page["sessions"]]
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert len(keys) == len(set(keys)) == 6
+    assert {s["type"] for s in (await client.get("/v1/sessions?type=group"))["sessions"]} == {"group"}
 
 
-async def test_a_bad_file_is_refused_with_its_places_and_nothing_is_taken(client: Client) -> None:
-    content = '{"messages": [{"role": "user", "content": "ok"}, {"role": "alien", "content": "x"}]}'
-    status, problem = await client.call("POST", "/v1/import", {"content": content, "key": KEY})
+async def test_context_and_usage_add_up(client: Client) -> None:
+    replies = [await client.say(text) for text in ("one", "two")]
+    await client.say("elsewhere", key="agent:main:web:group:g")
+    report = await client.get(f"{PATH}/context")
+    assert report["estimated"] == sum(part["tokens"] for part in report["parts"]) > 0
+    rows = (await client.get(f"{PATH}/usage?by=model"))["rows"]
+    assert [(row["group"], row["calls"]) for row in rows] == [({"model": "chat-model"}, 2)]
+    assert rows[0]["usage"]["input_total"] == sum(reply["usage"]["input_total"] for reply in replies)
+    assert (rows[0]["cost"], rows[0]["unpriced"]) == (None, 2)
+    assert [row["calls"] for row in (await client.get("/v1/usage"))["rows"]] == [3]
+    table = list(csv.DictReader(io.StringIO((await client.get("/v1/usage?by=key,model&format=csv")).decode())))
+    assert {row["key"]: row["calls"] for row in table} == {KEY: "2", "agent:main:web:group:g": "1"}
+    assert (await client.get("/v1/usage?until=2020-01-01T00:00:00Z"))["rows"] == []
+    status, problem = await client.call("GET", "/v1/usage?by=mood")
     assert status == 422
-    assert problem["errors"][0]["place"] == "record 2"
-    assert (await client.get("/v1/sessions"))["sessions"] == []
+    assert "mood" in problem["detail"]
 
 
-async def test_a_backup_of_a_running_daemon_opens_and_verifies(
-    client: Client, tmp_path: Path, standin: StandIn
-) -> None:
-    first = await client.say("keep this")
+async def test_what_is_exported_can_be_imported(client: Client) -> None:
+    await client.say("tell me about bees")
+    await client.say("and 🐝 wasps?\u2028yes")
+    texts = await client.texts()
+    for number, form in enumerate(("jsonl", "openai")):
+        content = await client.call("GET", f"{PATH}/export?format={form}")
+        raw = content[1] if isinstance(content[1], bytes) else orjson.dumps(content[1])
+        key = f"agent:main:web:direct:in{number}"
+        status, taken = await client.call("POST", "/v1/import", {"content": raw.decode(), "key": key})
+        assert (status, taken["sessions"][0]["key"]) == (201, key), taken
+        assert await client.texts(key) == texts
+        status, problem = await client.call("POST", "/v1/import", {"content": raw.decode(), "key": key})
+        assert status == 409
+        assert key in problem["detail"]
+    assert b"tell me about bees" in await client.get(f"{PATH}/export?format=markdown")
+    broken = {"content": '{"messages": [{"role": "user", "content": "a"}, {"role": "odd"}]}', "key": COPY}
+    status, problem = await client.call("POST", "/v1/import", broken)
+    assert (status, [e["place"] for e in problem["errors"]]) == (422, ["record 2"])
+    assert (await client.call("GET", f"/v1/sessions/{COPY}"))[0] == 404
+
+
+async def test_a_backup_of_a_running_daemon_opens_and_verifies(tmp_path: Path, standin: StandIn) -> None:
+    settings = config(**model_settings(standin.base_url))
     folder = tmp_path / "backup"
-    status, copied = await client.call("POST", "/v1/backup", {"folder": str(folder)})
-    assert status == 201, copied
-    assert copied["files"] >= 2
-    await client.say("after the backup")
-    report = verify(OsFiles(), folder, lambda done, count: None)
-    assert (report.transcripts, report.found) == (1, ())
-    assert (await client.call("POST", "/v1/backup", {"folder": str(folder)}))[0] == 409
-    async with running(folder, config(**model_settings(standin.base_url))) as restored:
-        assert await restored.texts() == ["keep this", first["text"]]
+    async with running(tmp_path / "data", settings) as client:
+        await client.say("keep me")
+        await client.call("PATCH", PATH, {"title": "Kept"})
+        await client.get("/v1/usage")
+        status, copied = await client.call("POST", "/v1/backup", {"folder": str(folder)})
+        assert (status, copied["folder"]) == (201, str(folder)), copied
+        texts = await client.texts()
+        for refused, code in ((str(folder), 409), (str(tmp_path / "data" / "in"), 409), ("here", 422), ("/\0", 422)):
+            assert (await client.call("POST", "/v1/backup", {"folder": refused}))[0] == code
+    assert upkeep.verify(OsFiles(), folder, lambda done, count: None).found == ()
+    async with running(folder, settings) as client:
+        assert await client.texts() == texts
+        assert (await client.get(PATH))["title"] == "Kept"
+        assert [row["calls"] for row in (await client.get(f"{PATH}/usage"))["rows"]] == [1]
 
 
-async def test_deleted_means_deleted(client: Client) -> None:
-    first = await client.say("a secret of mine")
-    await client.say("/new")
-    await client.say("another secret")
-    assert (await client.call("DELETE", PATH))[1] == {"deleted": 2}
-    for path in (PATH, f"{PATH}/transcript", f"{PATH}/history", f"/v1/turns/{first['turn']}"):
-        assert (await client.call("GET", path))[0] == 404
-    kept = client.daemon.parts.data_dir
-    found = [path for path in kept.rglob("*") if path.is_file() and b"secret" in path.read_bytes()]
-    assert [path for path in found if path.name != "sessions.journal.jsonl"] == []
-    assert (await client.say("a new start"))["entries"][0]["seq"] == 1
-
-
-async def test_usage_is_told_in_groups_as_json_and_csv(client: Client) -> None:
-    for key in (KEY, "agent:main:web:group:g"):
-        await client.say("hello", key)
-    rows = (await client.get("/v1/usage?by=key"))["rows"]
-    assert [(row["group"]["key"], row["calls"]) for row in rows] == [(KEY, 1), ("agent:main:web:group:g", 1)]
-    assert rows[0]["usage"]["input_total"] > 0
-    assert rows[0]["cost"] is None
-    status, content = await client.call("GET", "/v1/usage?by=day,model&format=csv")
-    assert status == 200
-    assert content.decode().splitlines()[0].startswith("day,model,calls")
-    assert (await client.call("GET", "/v1/usage?by=nonsense"))[0] == 422
+async def test_a_deleted_chat_leaves_no_file_and_no_route_finds_it(tmp_path: Path, standin: StandIn) -> None:
+    settings = config(**model_settings(standin.base_url))
+    async with running(tmp_path, settings) as client:
+        picture = {"type": "image", "url": "data:image/png;base64,aHVzaC1waWN0dXJl"}
+        status, first = await client.call("POST", f"{PATH}/messages", {"text": "hush-one", "content": [picture]})
+        assert status == 200, first
+        await client.call("PATCH", PATH, {"title": "hush-title"})
+        await client.call("POST", f"{PATH}/reset")
+        await client.say("hush-two")
+        await client.call("POST", f"{PATH}/reset")
+        await client.say("stays", key=COPY)
+        sessions = [s["session"] for s in (await client.get(f"{PATH}/history"))["sessions"]]
+        status, gone = await client.call("DELETE", PATH)
+        assert (status, gone["deleted"]) == (200, len(sessions))
+        for path in ("", "/transcript", "/history", "/context", "/prompt", "/export", "/usage"):
+            assert (await client.call("GET", PATH + path))[0] == 404
+        assert (await client.call("GET", f"/v1/turns/{first['turn']}"))[0] == 404
+        assert [s["key"] for s in (await client.get("/v1/sessions"))["sessions"]] == [COPY]
+    left = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in left if any(session in path.name for session in sessions)]
+    assert not [path for path in left if b"hush" in path.read_bytes()]
+    async with running(tmp_path, settings) as client:
+        assert (await client.call("GET", PATH))[0] == 404
+        assert (await client.texts(COPY))[0] == "stays"
+        assert (await client.say("a new start"))["entries"][0]["seq"] == 1

@@ -130,6 +130,16 @@ async def test_a_side_call_of_a_frontend_does_not_enter_the_conversation(api: As
     assert len(await client.texts()) == 2
 
 
+async def test_after_a_reset_the_history_a_client_sends_again_stays_away(
+    api: AsyncOpenAI, client: Client, standin: StandIn
+) -> None:
+    await api.chat.completions.create(model="agent/main", messages=[user("old")], extra_headers=NAMED)
+    await client.call("POST", f"/v1/sessions/{KEY}/reset")
+    again = [user("old"), assistant("reply"), user("new")]
+    await api.chat.completions.create(model="agent/main", messages=again, extra_headers=NAMED)
+    assert asked(standin) == [("user", "new")]
+
+
 async def test_a_call_to_a_tool_of_the_client_ends_the_answer_and_its_result_goes_on(
     api: AsyncOpenAI, client: Client, standin: StandIn
 ) -> None:

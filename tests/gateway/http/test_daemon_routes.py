@@ -80,7 +80,8 @@ BODIES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 def test_no_request_gets_a_5xx_or_an_answer_outside_the_description(url: str, mode: GenerationMode) -> None:
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
-    for operation in (result.ok() for result in schema.get_all_operations()):
+    # a backup writes where it is told to
+    for operation in (result.ok() for result in schema.exclude(path="/v1/backup").get_all_operations()):
         if mode is GenerationMode.POSITIVE or operation.body or operation.query:
             send_all(url, operation, mode)
 
