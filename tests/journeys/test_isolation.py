@@ -1,0 +1,145 @@
+"""Who sees what: every route, by every kind of token, over everybody's sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gateway.http.app import all_routes
+from gateway.http.metrics import Metrics
+from tests.journeys.daemon import Client, config, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+TOKENS: list[dict[str, Any]] = [
+    {"name": "root", "token": "root", "role": "admin"},
+    {"name": "ana", "token": "ana", "role": "user", "user": "ana"},
+    {"name": "bob", "token": "bob", "role": "user", "user": "bob"},
+    {"name": "bridge", "token": "bridge", "role": "frontend", "key_prefixes": ["agent:main:telegram"]},
+]
+KEYS = {
+    "ana": "agent:main:web:direct:ana",
+    "bob": "agent:main:web:direct:bob",
+    "group": "agent:main:telegram:group:g",
+}
+SEES = {"root": {"ana", "bob", "group"}, "ana": {"ana"}, "bob": {"bob"}, "bridge": {"group"}}
+HIDDEN = {owner: f"hush-{owner}" for owner in KEYS}
+
+# the body of each route whose address names a session or a turn; None: it takes none
+ADDRESSED: dict[tuple[str, str], dict[str, Any] | None] = {
+    ("POST", "/v1/sessions/{key}/messages"): {"text": "hello"},
+    ("GET", "/v1/turns/{id}"): None,
+    ("GET", "/v1/turns/{id}/events"): None,
+    ("POST", "/v1/turns/{id}/stop"): None,
+    ("GET", "/v1/sessions/{key}"): None,
+    ("PATCH", "/v1/sessions/{key}"): {"pinned": True},
+    ("POST", "/v1/sessions/{key}/stop"): None,
+    ("POST", "/v1/sessions/{key}/compact"): {},
+    ("POST", "/v1/sessions/{key}/resume"): {"session": "0" * 26},
+    ("POST", "/v1/sessions/{key}/fork"): {"to": "agent:main:web:direct:nobody"},
+    ("POST", "/v1/sessions/{key}/pin"): {"seq": 1},
+    ("GET", "/v1/sessions/{key}/transcript"): None,
+    ("GET", "/v1/sessions/{key}/history"): None,
+    ("GET", "/v1/sessions/{key}/context"): None,
+    ("POST", "/v1/sessions/{key}/entries"): {"entries": [{"role": "user", "text": "a"}]},
+    ("GET", "/v1/sessions/{key}/prompt"): None,
+    ("GET", "/v1/sessions/{key}/usage"): None,
+    ("GET", "/v1/sessions/{key}/export"): None,
+    ("POST", "/v1/sessions/{key}/reset"): None,
+    ("DELETE", "/v1/sessions/{key}"): None,
+}
+LISTS = {("GET", "/v1/sessions"), ("GET", "/v1/usage")}
+WRITERS = {("POST", "/v1/inbound"), ("POST", "/v1/import"), ("POST", "/v1/chat/completions")}
+ADMIN = {("POST", "/v1/backup")}
+ALIKE = {
+    ("GET", path)
+    for path in ("/v1/models", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs.js", "/docs.css")
+}
+
+
+@pytest.fixture
+async def turns(tmp_path: Path) -> AsyncIterator[tuple[Client, dict[str, str]]]:
+    """A daemon with a chat of each owner, and a turn of each."""
+    async with running(tmp_path / "data", config(auth={"tokens": TOKENS})) as client:
+        client.token = "root"
+        yield client, {owner: (await client.say(HIDDEN[owner], key))["turn"] for owner, key in KEYS.items()}
+
+
+async def test_every_route_has_its_row(turns: tuple[Client, dict[str, str]]) -> None:
+    routes = all_routes(turns[0].daemon.parts, Metrics())
+    served = {(route.method, route.path) for route in routes}
+    assert served == set(ADDRESSED) | LISTS | WRITERS | ADMIN | ALIKE
+    public = {route.path for route in routes if route.public}
+    assert not [path for path in public if path.startswith("/v1")]
+
+
+@pytest.mark.parametrize("caller", list(SEES))
+async def test_what_a_token_may_not_see_is_not_there(turns: tuple[Client, dict[str, str]], caller: str) -> None:
+    client, ids = turns
+    client.token = caller
+    for (method, path), body in ADDRESSED.items():
+        for owner in KEYS.keys() - SEES[caller]:
+            address = path.replace("{key}", KEYS[owner]).replace("{id}", ids[owner])
+            status, content = await client.call(method, address, body)
+            assert status == 404, (caller, method, address, content)
+            assert HIDDEN[owner] not in str(content)
+    for owner in SEES[caller]:
+        for (method, path), body in ADDRESSED.items():
+            if method == "GET":
+                address = path.replace("{key}", KEYS[owner]).replace("{id}", ids[owner])
+                assert (await client.call(method, address, body))[0] == 200, (caller, address)
+    client.token = "root"
+    for owner, key in KEYS.items():
+        assert len(await client.texts(key)) == 2, owner
+
+
+@pytest.mark.parametrize("caller", list(SEES))
+async def test_lists_and_usage_hold_only_what_a_token_may_see(
+    turns: tuple[Client, dict[str, str]], caller: str
+) -> None:
+    client, _ = turns
+    client.token = caller
+    own = {KEYS[owner] for owner in SEES[caller]}
+    assert {s["key"] for s in (await client.get("/v1/sessions"))["sessions"]} == own
+    assert {s["key"] for s in (await client.get("/v1/sessions?q=agent"))["sessions"]} == own
+    assert {row["group"]["key"] for row in (await client.get("/v1/usage?by=key"))["rows"]} <= own
+    table = (await client.get("/v1/usage?by=key,session&format=csv")).decode()
+    assert not [key for key in KEYS.values() if key not in own and key in table]
+    for method, path in ADMIN:
+        status = (await client.call(method, path, {"folder": "relative"}))[0]
+        assert status == (422 if caller == "root" else 404)
+
+
+async def test_nobody_writes_into_the_chat_of_another(turns: tuple[Client, dict[str, str]]) -> None:
+    client, _ = turns
+    hello = [{"role": "user", "content": "hello"}]
+    chat = {"model": "agent/main", "messages": hello}
+    for caller in ("bob", "bridge"):
+        client.token = caller
+        named = {"X-Sessiond-Key": KEYS["ana"]}
+        status, content = await client.call("POST", "/v1/chat/completions", chat, named)
+        assert (status, content["error"]["type"]) == (404, "invalid_request_error")
+        status, _ = await client.call("POST", "/v1/chat/completions", {**chat, "user": "ana"})
+        assert status == 404
+        exported = {"content": '{"messages": [{"role": "user", "content": "a"}]}', "key": KEYS["ana"]}
+        assert (await client.call("POST", "/v1/import", exported))[0] == 404
+        assert (await client.call("POST", f"/v1/sessions/{KEYS['ana']}:thread:1/messages", {"text": "a"}))[0] == 404
+    client.token = "bob"
+    inbound = {"channel": "web", "chat_type": "direct", "sender": "ana", "text": "it is me"}
+    assert (await client.call("POST", "/v1/inbound", inbound))[0] in (404, 422)
+    assert (await client.call("POST", "/v1/inbound", {**inbound, "sender": None}))[0] == 200
+    client.token = "root"
+    keys = {s["key"] for s in (await client.get("/v1/sessions"))["sessions"]}
+    assert keys == set(KEYS.values())
+    assert len(await client.texts(KEYS["ana"])) == 2
+
+
+async def test_without_a_known_token_there_is_nothing(turns: tuple[Client, dict[str, str]]) -> None:
+    client, ids = turns
+    for client.token in (None, "unknown"):
+        for method, path in [*ADDRESSED, *LISTS, *WRITERS, *ADMIN, ("GET", "/v1/models")]:
+            address = path.replace("{key}", KEYS["ana"]).replace("{id}", ids["ana"])
+            assert (await client.call(method, address, {}))[0] == 401, (method, path)
