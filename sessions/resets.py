@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 ResetReason = Literal["daily", "idle"]
 NEVER_BY_DEFAULT = frozenset({"cron", "hook", "sub"})
-MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,45 +57,49 @@ def reset_due(
 ) -> ResetReason | None:
     """Whether the session ends before it goes on. `active_at` is the last message from a person before `now`.
 
-    Never during a turn. Daily: it began before the newest boundary, and nobody wrote for the quiet time.
+    Never during a turn. Daily: a boundary has passed since it began, and nobody wrote for the quiet time. Where both are
+    due, the one that came first is the reason.
     """
     if busy:
         return None
-    if rules.idle is not None and now - active_at >= rules.idle:
-        return "idle"
-    if rules.daily_at is not None and now - active_at >= rules.quiet:
-        boundary = newest_boundary(rules.daily_at, rules.zone, now)
-        if started_at < boundary:
-            return "daily"
-    return None
+    at, reason = _first_due(rules, started_at, active_at)
+    return reason if at is not None and at <= now else None
 
 
 def next_reset_at(
     rules: EffectiveReset, *, started_at: datetime, active_at: datetime, now: datetime
 ) -> datetime | None:
     """When `reset_due` turns true if nobody writes any more; `now` when it is true already, None: never."""
-    due: list[datetime] = []
-    if rules.idle is not None:
-        due.append(active_at + rules.idle)
+    at, _ = _first_due(rules, started_at, active_at)
+    return None if at is None else max(at, now)
+
+
+def _first_due(
+    rules: EffectiveReset, started_at: datetime, active_at: datetime
+) -> tuple[datetime, ResetReason] | tuple[None, None]:
+    """The reset that comes first after the last message. It depends on no current time, so a clock that is set back
+    and passes the same boundary again ends nothing twice: the new session began after it."""
+    due: list[tuple[datetime, ResetReason]] = []
     if rules.daily_at is not None:
-        newest = newest_boundary(rules.daily_at, rules.zone, now)
-        boundary = newest if started_at < newest else next_boundary(rules.daily_at, rules.zone, now)
-        due.append(max(boundary, active_at + rules.quiet))
-    return max(min(due), now) if due else None
+        due.append((max(next_boundary(rules.daily_at, rules.zone, started_at), active_at + rules.quiet), "daily"))
+    if rules.idle is not None:
+        due.append((active_at + rules.idle, "idle"))
+    return min(due) if due else (None, None)
 
 
 def boundary_of(day: date, daily_at: time, zone: ZoneInfo) -> datetime | None:
     """The first instant of a local day at which its wall clock shows `daily_at` or later; in UTC.
 
-    A time that does not exist (spring) means the end of the gap; one that exists twice (autumn) the first. None: the
-    zone has skipped the whole day.
+    A time that does not exist (spring) means the end of the gap, also where the gap takes the rest of the day; one that
+    exists twice (autumn) the first. None: the zone has skipped the whole day.
     """
     first = datetime.combine(day, daily_at, zone).astimezone(UTC)
     back = first.astimezone(zone)
     if back.replace(tzinfo=None) == datetime.combine(day, daily_at):
         return first
     end = _end_of_gap(first, zone)
-    return end if end.astimezone(zone).date() == day else None
+    around = (end - timedelta(seconds=1), end)
+    return end if any(instant.astimezone(zone).date() == day for instant in around) else None
 
 
 def _end_of_gap(near: datetime, zone: ZoneInfo) -> datetime:
@@ -112,21 +115,11 @@ def _end_of_gap(near: datetime, zone: ZoneInfo) -> datetime:
     return high.replace(microsecond=0)
 
 
-def newest_boundary(daily_at: time, zone: ZoneInfo, now: datetime) -> datetime:
-    """The last boundary that is not after `now`."""
-    today = now.astimezone(zone).date()
-    for back in range(4):
-        boundary = boundary_of(today - timedelta(days=back), daily_at, zone)
-        if boundary is not None and boundary <= now:
-            return boundary
-    raise AssertionError("every zone has a boundary within four days")
-
-
-def next_boundary(daily_at: time, zone: ZoneInfo, now: datetime) -> datetime:
-    """The first boundary after `now`."""
-    today = now.astimezone(zone).date()
+def next_boundary(daily_at: time, zone: ZoneInfo, after: datetime) -> datetime:
+    """The first boundary after an instant."""
+    today = after.astimezone(zone).date()
     for ahead in range(4):
         boundary = boundary_of(today + timedelta(days=ahead), daily_at, zone)
-        if boundary is not None and boundary > now:
+        if boundary is not None and boundary > after:
             return boundary
     raise AssertionError("every zone has a boundary within four days")

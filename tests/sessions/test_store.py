@@ -106,7 +106,6 @@ async def test_cut_at_any_step_the_state_is_before_or_after(tmp_path: Path, kind
             await say(store, session, f"message {number}")
         files.crash_at(step)
         crashed = await until_crash(loop, change(store, session, kind))
-        files.crash_at(None)
         loop.cancel()
         store, loop = await opened(folder)
         outcomes.add(await state_of(store, folder))
