@@ -57,8 +57,8 @@ def reset_due(
 ) -> ResetReason | None:
     """Whether the session ends before it goes on. `active_at` is the last message from a person before `now`.
 
-    Never during a turn. Daily: a boundary has passed since it began, and nobody wrote for the quiet time. Where both are
-    due, the one that came first is the reason.
+    Never during a turn. Daily: a boundary has passed since it began, and nobody wrote for the quiet time. Of two resets
+    the reason is the one that was due first.
     """
     if busy:
         return None
