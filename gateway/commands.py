@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from sessions.policy import Policy
 
@@ -39,15 +39,28 @@ COMMANDS: tuple[CommandInfo, ...] = (
     CommandInfo(name="help", help="this list"),
 )
 _BY_NAME = {info.name: info for info in COMMANDS}
-EVERYWHERE = tuple(_BY_NAME)
+
+
+ROLES = ("admin", "frontend", "user")
+
+
+def _check_allowed(allow: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    for role, names in allow.items():
+        if role not in ROLES:
+            raise ValueError(f"there is no role {role!r}; there are {', '.join(ROLES)}")
+        for name in names:
+            if name not in _BY_NAME:
+                raise ValueError(f"there is no command {name!r}; there are {', '.join(_BY_NAME)}")
+    return allow
 
 
 class CommandsPolicy(Policy):
     """Who may use which commands in groups and channels; in a person's own chats all are open."""
 
-    allow: dict[str, tuple[str, ...]] = Field(
-        default_factory=lambda: {"admin": EVERYWHERE, "frontend": EVERYWHERE, "user": EVERYWHERE},
-        description="Commands open in groups and channels, by the role of the token a message came with.",
+    allow: Annotated[dict[str, tuple[str, ...]], AfterValidator(_check_allowed)] = Field(
+        default_factory=dict,
+        description="Commands open in groups and channels, by the role of the token a message came with (admin, "
+        "frontend, user); a role that is left out may use all, as in `frontend: [status, help]`.",
     )
 
 
@@ -77,7 +90,7 @@ def may_use(policy: CommandsPolicy, command: Command, key: SessionKey, role: str
     """Whether a caller of that role may use a command in this chat."""
     if key.type not in ("group", "channel"):
         return True
-    return command.name in policy.allow.get(role, ())
+    return role not in policy.allow or command.name in policy.allow[role]
 
 
 def render_help() -> str:

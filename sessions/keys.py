@@ -84,9 +84,13 @@ def clean_id(part: str, raw: str) -> str:
 
 def parse_key(raw: str) -> SessionKey:
     """The key a text means. Structural words match in any case; ids keep theirs. Raises MalformedKey."""
-    if len(raw.encode("utf-8", "surrogatepass")) > MAX_KEY_BYTES:
+    key = _parsed(raw.split(":"))
+    if len(str(key).encode()) > MAX_KEY_BYTES:  # as it is kept: NFC may be shorter than what was sent, or longer
         raise MalformedKey("whole key", f"is longer than {MAX_KEY_BYTES} bytes")
-    parts = raw.split(":")
+    return key
+
+
+def _parsed(parts: list[str]) -> SessionKey:
     head = parts[0].lower()
     if head in ("cron", "hook"):
         if len(parts) != 2:
@@ -131,7 +135,11 @@ def canonical_user(channel: str, peer: str, identities: Mapping[str, Sequence[st
 
 
 def derive_key(context: ChatContext, scope: DirectScope, identities: Mapping[str, Sequence[str]]) -> SessionKey:
-    """The key a frontend's context means. Raises MalformedKey when an id is missing or malformed."""
+    """The key a frontend's context means. Raises MalformedKey when an id is missing or malformed.
+
+    Under `per_peer` only a person of `sessions.identities` has one session for all channels (under channel `any`):
+    equal ids in two channels need not be one person.
+    """
     agent = clean_id("agent", context.agent)
     channel = clean_id("channel", context.channel)
     thread = None if context.thread_id is None else clean_id("thread_id", context.thread_id)
@@ -147,8 +155,8 @@ def derive_key(context: ChatContext, scope: DirectScope, identities: Mapping[str
         raise MalformedKey("sender", "is needed for a direct chat (or chat_id, where they are the same)")
     peer = clean_id("sender", raw_peer)
     person = canonical_user(channel, peer, identities)
-    if scope == "per_peer":
-        return _within_limit(SessionKey("direct", agent, "any", person or f"{channel}.{peer}", thread))
+    if scope == "per_peer" and person is not None:
+        return _within_limit(SessionKey("direct", agent, "any", person, thread))
     return _within_limit(SessionKey("direct", agent, channel, person or peer, thread))
 
 

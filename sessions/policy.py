@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from sessions.keys import DirectScope
+from sessions.keys import DirectScope, KeyType, MalformedKey, clean_id
 
 QueueMode = Literal["followup", "collect", "steer", "interrupt"]
 _CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
@@ -24,6 +24,33 @@ def _check_daily(text: str | None) -> str | None:
     if text is not None and not _CLOCK.fullmatch(text):
         raise ValueError(f'{text!r} is no time of day, such as "04:00" (in quotes)')
     return text
+
+
+def _check_identities(identities: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The same in NFC, as keys are; nobody's id belongs to two persons."""
+    checked = {
+        _clean(name, name): tuple(_alias(name, alias) for alias in aliases) for name, aliases in identities.items()
+    }
+    person_of: dict[str, str] = {}
+    for name, aliases in checked.items():
+        for alias in aliases:
+            if (other := person_of.setdefault(alias, name)) != name:
+                raise ValueError(f"{alias!r} is listed for {other!r} and for {name!r}; an id belongs to one person")
+    return checked
+
+
+def _alias(name: str, alias: str) -> str:
+    channel, colon, peer = alias.partition(":")
+    if not colon:
+        raise ValueError(f"{alias!r} of {name!r} is no channel and id, such as telegram:123")
+    return f"{_clean(name, channel)}:{_clean(name, peer)}"
+
+
+def _clean(name: str, raw: str) -> str:
+    try:
+        return clean_id(f"identity {name!r}", raw)
+    except MalformedKey as error:
+        raise ValueError(f"{raw!r} of {name!r} {error.why}") from error
 
 
 ZoneName = Annotated[str | None, AfterValidator(_check_zone)]
@@ -56,8 +83,9 @@ class ResetPolicy(Policy):
     quiet_minutes: Annotated[int, Field(ge=0)] = Field(
         default=30, description="A daily reset waits until nobody wrote for this many minutes."
     )
-    by_type: dict[str, ResetOverride] = Field(
-        default_factory=dict, description="Other settings by session type (main, direct, group, channel, cron, hook)."
+    by_type: dict[KeyType, ResetOverride] = Field(
+        default_factory=dict,
+        description="Other settings by session type (main, direct, group, channel, sub, cron, hook).",
     )
     by_channel: dict[str, ResetOverride] = Field(default_factory=dict, description="Other settings by channel.")
 
@@ -73,7 +101,7 @@ class SessionsPolicy(Policy):
         description="Which private chats share a session: main (all of an agent; only for a single owner), per_peer, "
         "per_channel_peer.",
     )
-    identities: dict[str, tuple[str, ...]] = Field(
+    identities: Annotated[dict[str, tuple[str, ...]], AfterValidator(_check_identities)] = Field(
         default_factory=dict, description="One person's ids across channels, as in `ana: [telegram:123, slack:U9]`."
     )
     durability: Literal["fsync", "flush"] = Field(

@@ -137,7 +137,8 @@ async def read_payload(request: web.Request) -> bytes:
         return await request.read()
     except RequestPayloadError as error:
         detail = "The body ended early, or is not what its Content-Encoding or Transfer-Encoding says."
-        raise Problem(400, "Unreadable body", detail, [("body", detail)]) from error
+        # aiohttp gives up the connection: the client must not send its next request on it
+        raise Problem(400, "Unreadable body", detail, [("body", detail)], headers={"Connection": "close"}) from error
 
 
 async def read_body(route: Route, request: web.Request) -> BaseModel | None:
