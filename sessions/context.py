@@ -152,16 +152,19 @@ def render_messages(entries: Sequence[Entry], *, turns: frozenset[str] | None = 
                 )
             case AssistantEntry() if entry.text or entry.calls:
                 out.append(AssistantMessage(text=entry.text, calls=entry.calls, seq=entry.seq, tokens=entry.tokens))
-                out.extend(_results_of(entry, ordered[position + 1 :] if entry.calls else ()))
+                out.extend(_results_of(entry, ordered, position + 1))
             case _:
                 pass
     return out
 
 
-def _results_of(entry: AssistantEntry, later: Sequence[Entry]) -> list[Message]:
-    """One result for each call of `entry`, from the results that come before the next assistant message."""
+def _results_of(entry: AssistantEntry, ordered: Sequence[Entry], start: int) -> list[Message]:
+    """One result for each call of `entry`, from the results between `start` and the next assistant message."""
+    if not entry.calls:
+        return []
     found: dict[str, list[ToolResultEntry]] = {}
-    for other in later:
+    for position in range(start, len(ordered)):
+        other = ordered[position]
         if isinstance(other, AssistantEntry) and (other.turn != entry.turn or other.calls or other.text):
             break
         if isinstance(other, ToolResultEntry):

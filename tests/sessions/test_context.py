@@ -1,0 +1,185 @@
+"""What a model is shown, over random histories of turns, tools, waiting messages and failures."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessions.context import (
+    LOST_RESULT,
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+    open_turns,
+    render_messages,
+)
+from sessions.entries import (
+    AssistantEntry,
+    Entry,
+    RetractedEntry,
+    ToolResultEntry,
+    TurnFailedEntry,
+    UserEntry,
+    turn_id,
+)
+from tests.sessions.builders import AT, SESSION, assistant, tool_call, tool_result, user
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """One model call of a turn: the calls it makes, how many of their results are written, who writes meanwhile."""
+
+    calls: int
+    lost: int
+    arriving: int
+    steer: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    collect: int
+    rounds: tuple[Round, ...]
+    fails: bool
+    retracts: bool
+
+
+rounds = st.builds(Round, st.integers(1, 3), st.integers(0, 1), st.integers(0, 2), st.booleans())
+stories = st.lists(
+    st.builds(
+        Turn, st.integers(0, 2), st.lists(rounds, max_size=3).map(tuple), st.booleans(), st.sampled_from([0, 0, 0, 1])
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+class Chat:
+    """A session as the turn loop writes it, and every prompt it would have sent."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.waiting: list[str] = []
+        self.prompts: list[list[Message]] = []
+        self.retracted: set[int] = set()
+
+    def write(self, draft: Entry) -> Entry:
+        seq = len(self.entries) + 1
+        turn = turn_id(SESSION, seq) if isinstance(draft, UserEntry) else draft.turn
+        self.entries.append(draft.stamped(seq=seq, id=str(seq), at=AT, turn=turn))
+        return self.entries[-1]
+
+    def arrive(self) -> None:
+        turn = self.write(user(f"message {len(self.entries) + 1}")).turn
+        assert turn is not None
+        self.waiting.append(turn)
+
+    def take(self, count: int) -> list[str]:
+        taken, self.waiting = self.waiting[:count], self.waiting[count:]
+        return taken
+
+    def ask(self, running: list[str]) -> None:
+        self.prompts.append(render_messages(self.entries, turns=frozenset(running)))
+
+    def retract(self) -> None:
+        if self.waiting:
+            turn = self.waiting.pop()
+            seq = next(e.seq for e in self.entries if e.turn == turn)
+            self.write(RetractedEntry(seqs=(seq,)))
+            self.retracted.add(seq)
+
+    def turn(self, turn: Turn) -> None:
+        if not self.waiting:
+            self.arrive()
+        running = self.take(1 + turn.collect)
+        lead, also = running[0], tuple(running[1:])
+        for one in turn.rounds:
+            self.ask(running)
+            ids = [f"c{n}" for n in range(one.calls)]  # the same ids again and again, as some providers give them
+            said = assistant("", turn=lead, calls=tuple(tool_call(i) for i in ids), finish="tool_calls")
+            self.write(dataclasses.replace(said, also=also))
+            for _ in range(one.arriving):
+                self.arrive()
+            for call in ids[: len(ids) - one.lost]:
+                self.write(tool_result(call, turn=lead))
+            also = tuple(self.take(len(self.waiting))) if one.steer else ()
+            running += also
+        if turn.retracts:
+            self.retract()
+        self.ask(running)
+        if turn.fails:
+            self.write(TurnFailedEntry(turn=lead, code="model_error", error="no", also=tuple(running[1:])))
+        else:
+            self.write(dataclasses.replace(assistant("done", turn=lead), also=tuple(running[1:])))
+
+
+def told(story: list[Turn]) -> Chat:
+    chat = Chat()
+    for turn in story:
+        chat.turn(turn)
+    return chat
+
+
+@settings(max_examples=60, deadline=None)
+@given(stories)
+def test_every_prompt_is_a_prefix_of_the_next_one(story: list[Turn]) -> None:
+    prompts = told(story).prompts
+    for earlier, later in itertools.pairwise(prompts):
+        assert later[: len(earlier)] == earlier
+
+
+@settings(max_examples=60, deadline=None)
+@given(stories)
+def test_every_call_is_followed_by_its_results_and_no_result_stands_alone(story: list[Turn]) -> None:
+    for prompt in told(story).prompts:
+        expected: list[str] = []
+        for message in prompt:
+            if isinstance(message, ToolMessage):
+                assert message.call_id == expected.pop(0)
+            else:
+                assert not expected
+            if isinstance(message, AssistantMessage):
+                expected = [call.id for call in message.calls]
+        assert not expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(stories)
+def test_no_message_is_lost_or_shown_twice(story: list[Turn]) -> None:
+    chat = told(story)
+    shown = Counter(m.seq for m in render_messages(chat.entries) if m.seq)
+    kinds = (UserEntry, AssistantEntry, ToolResultEntry)
+    said = {e.seq for e in chat.entries if isinstance(e, kinds)} - chat.retracted
+    assert shown == Counter(said)
+    assert set(open_turns(chat.entries)) == set(chat.waiting)
+
+
+def test_a_result_that_comes_after_the_next_reply_is_not_replayed() -> None:
+    turn = turn_id(SESSION, 1)
+    entries = [
+        user("what time is it", 1, turn),
+        assistant("", 2, turn, calls=(tool_call("c1"),), finish="tool_calls"),
+        assistant("I cannot tell", 3, turn),
+        tool_result("c1", "noon", 4, turn),
+    ]
+    shown = [m.text for m in render_messages(entries) if not isinstance(m, UserMessage)]
+    assert shown == ["", LOST_RESULT, "I cannot tell"]
+
+
+@pytest.mark.timeout(8)
+def test_a_history_of_many_tool_calls_is_rendered_in_linear_time() -> None:
+    entries: list[Entry] = []
+    for n in range(40_000):
+        turn = turn_id(SESSION, 4 * n + 1)
+        entries += [
+            user("q", 4 * n + 1, turn),
+            assistant("", 4 * n + 2, turn, calls=(tool_call("c"),), finish="tool_calls"),
+            tool_result("c", "r", 4 * n + 3, turn),
+            assistant("a", 4 * n + 4, turn),
+        ]
+    assert len(render_messages(entries)) == len(entries)
