@@ -65,7 +65,8 @@ def plan_compaction(
     covered = previous.covers.to_seq if previous else 0
     spoken = _spoken(entries)
     cuts = _cuts(spoken)
-    anchor = max((cut for cut in cuts if cut < _first_open(entries, spoken)), default=0)
+    first_open = _first_open(entries, spoken)
+    anchor = max((cut for cut in cuts if cut < first_open), default=0)
     fresh = tuple(e for e in spoken if covered < e.seq <= anchor)
     if not fresh:
         return NothingToDo("Nothing has been said since the last summary that is finished.")
@@ -127,6 +128,8 @@ def _groups(entry: Entry) -> list[str]:
 def _replay_from(covered: Sequence[Entry], cuts: Sequence[int], policy: CompactionPolicy, window: int) -> int:
     """Where the overlap starts: behind a cut, with `overlap_messages` where `overlap_share` of the window allows it."""
     end = covered[-1].seq + 1
+    if policy.overlap_messages == 0:
+        return end
     budget = policy.overlap_share * window
     known = set(cuts)
     starts = {covered[0].seq, *(e.seq for before, e in itertools.pairwise(covered) if before.seq in known)}
@@ -134,7 +137,7 @@ def _replay_from(covered: Sequence[Entry], cuts: Sequence[int], policy: Compacti
     for entry in reversed(covered):
         tokens += entry.tokens
         messages += not isinstance(entry, ToolResultEntry)
-        if tokens > budget or policy.overlap_messages == 0:
+        if tokens > budget:
             break
         if entry.seq in starts and isinstance(entry, UserEntry):
             best = entry.seq

@@ -43,7 +43,7 @@ def build_summary_prompt(
         asked.append(f"Keep in mind in particular: {json.dumps(wish, ensure_ascii=False)}")
     if repair is not None:
         asked.append(f"Your last answer was not accepted: {repair}. Answer again, with the JSON object only.")
-    data = "\n".join(lines)
+    data = "\n".join(lines).replace("</", "<\\/")  # the same text to a JSON reader, but no end of the block
     text = f"<data lines={len(lines)}>\n{data}\n</data>\n\n" + "\n".join(asked)
     return build_prompt(system=SYSTEM, messages=[UserMessage(text=text)])
 

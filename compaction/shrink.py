@@ -27,11 +27,10 @@ def shrink(messages: Sequence[Message], budget: int, count: Callable[[str], int]
         return kept
     kept = [_shortened(message, count) for message in kept]
     last_user = max((n for n, message in enumerate(kept) if isinstance(message, UserMessage)), default=0)
-    start = 0
-    while start < last_user and size_of(kept[start:]) > budget:
+    start, size = 0, size_of(kept)
+    while start < last_user and (size > budget or (start > 0 and not isinstance(kept[start], UserMessage))):
+        size -= size_of(kept[start : start + 1])
         start += 1
-        while start < last_user and not isinstance(kept[start], UserMessage):
-            start += 1
     return kept[start:]
 
 
