@@ -6,29 +6,35 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from sessions.context import conversation
+from sessions.context import AssistantMessage, Message, ToolMessage, UserMessage, conversation, render_messages
 from sessions.entries import (
     EPOCH,
+    FORMAT,
     AssistantEntry,
-    DamagedEntry,
+    Attachment,
+    CarriedEntry,
     Entry,
+    Finish,
     Header,
     JsonObject,
     SummaryEntry,
     ToolCall,
     ToolResultEntry,
+    UnknownEntry,
     UserEntry,
     entry_from_json,
     format_time,
     parse_time,
 )
-from sessions.lines import encode_entry, encode_header
+from sessions.lines import decode_line, encode_entry, encode_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+Read = TypeVar("Read")
+Made = TypeVar("Made")
 ExportFormat = Literal["jsonl", "markdown", "openai"]
 MEDIA_TYPES: dict[ExportFormat, str] = {
     "jsonl": "application/x-ndjson",
@@ -55,44 +61,70 @@ class ImportProblem(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedSession:
-    """One conversation of a file: drafts in order, with their own times. `key` is known for our own format only."""
+    """One conversation of a file: drafts in order, with their own times. `key` is known for our own format only.
+
+    `left_out` counts what was said there and has no place here: system messages, thoughts, tool calls of others.
+    """
 
     entries: tuple[Entry, ...]
     key: str | None = None
     title: str | None = None
+    left_out: int = 0
 
 
 # --- out --------------------------------------------------------------------------------------------------------------
 
 
 def render_export(form: ExportFormat, header: Header, title: str | None, entries: Sequence[Entry]) -> bytes:
-    """A session as a file of the given format."""
+    """A session as a file of the given format. `entries` are those of all its generations."""
     match form:
         case "jsonl":
             return encode_header(header) + b"".join(encode_entry(entry) for entry in entries)
         case "openai":
-            messages = [message for entry in conversation(entries) if (message := _openai(entry)) is not None]
-            return json.dumps({"messages": messages}, ensure_ascii=False, indent=1).encode()
+            messages = [_openai(message) for message in render_messages(_each_once(entries))]
+            return _encoded(json.dumps({"messages": messages}, ensure_ascii=False, indent=1))
         case "markdown":
-            return "\n".join(_markdown(header, title, conversation(entries))).encode()
+            return _encoded("\n".join(_markdown(header, title, conversation(_each_once(entries)))))
 
 
-def _openai(entry: Entry) -> JsonObject | None:
-    match entry:
-        case UserEntry():
-            return {"role": "user", "content": entry.text}
-        case AssistantEntry():
-            message: JsonObject = {"role": "assistant", "content": entry.text or None}
-            if entry.calls:
-                message["tool_calls"] = [
+def _each_once(entries: Sequence[Entry]) -> list[Entry]:
+    """What a later generation carried over word for word only where the original is not among the entries."""
+    seen = {entry.seq for entry in entries if not isinstance(entry, CarriedEntry)}
+    out: list[Entry] = []
+    for entry in entries:
+        if not isinstance(entry, CarriedEntry):
+            out.append(entry)
+        elif entry.entry.seq not in seen:
+            seen.add(entry.entry.seq)
+            out.append(entry.entry)
+    return out
+
+
+def _encoded(text: str) -> bytes:
+    return _clean(text).encode()
+
+
+def _openai(message: Message) -> JsonObject:
+    match message:
+        case UserMessage():
+            named: JsonObject = {"name": message.name} if message.name else {}
+            return {"role": "user", **named, "content": _with_files(message.text, message.attachments)}
+        case AssistantMessage():
+            calls: JsonObject = {
+                "tool_calls": [
                     {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
-                    for c in entry.calls
+                    for c in message.calls
                 ]
-            return message
-        case ToolResultEntry():
-            return {"role": "tool", "tool_call_id": entry.call_id, "name": entry.name, "content": entry.text}
-        case _:
-            return None
+            }
+            return {"role": "assistant", "content": message.text or None, **(calls if message.calls else {})}
+        case ToolMessage():
+            return {"role": "tool", "tool_call_id": message.call_id, "name": message.name, "content": message.text}
+
+
+def _with_files(text: str, attachments: Iterable[Attachment]) -> str:
+    """The text with its files in words: their bytes are in no export."""
+    named = [f"[attached: {a.name or 'a file'}, {a.media_type}, {a.size_bytes} bytes]" for a in attachments]
+    return "\n".join([text, *named] if text else named)
 
 
 def _markdown(header: Header, title: str | None, entries: Iterable[Entry]) -> Iterator[str]:
@@ -103,7 +135,7 @@ def _markdown(header: Header, title: str | None, entries: Iterable[Entry]) -> It
         match entry:
             case UserEntry():
                 yield f"\n## {entry.sender_name or entry.sender or 'User'} · {format_time(entry.at)}\n"
-                yield entry.text
+                yield _with_files(entry.text, entry.attachments)
             case AssistantEntry():
                 yield f"\n## Assistant · {format_time(entry.at)}\n"
                 yield entry.text
@@ -132,17 +164,36 @@ def parse_import(payload: bytes) -> list[ImportedSession]:
         text = payload.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ImportProblem([Problem(1, f"not UTF-8 (byte {error.start})")]) from error
+    sessions = [session for session in _sessions(text) if session.entries]
+    if not sessions:
+        raise ImportProblem([Problem(1, "no message is in this file")])
+    return sessions
+
+
+def _sessions(text: str) -> list[ImportedSession]:
     whole = _json_or_none(text)
-    if isinstance(whole, list) and whole and isinstance(whole[0], dict) and "mapping" in whole[0]:
-        return _all(_chatgpt, cast("list[Any]", whole))
-    if isinstance(whole, dict) and "messages" in whole:
-        return [_openai_messages(cast("JsonObject", whole)["messages"])]
     if isinstance(whole, list):
-        return [_openai_messages(cast("list[Any]", whole))]
-    records = _records(text)
-    if not records or records[0].get("type") != "session":
+        records = cast("list[Any]", whole)
+        if any(isinstance(record, dict) and "mapping" in record for record in records):
+            return _all_of_chatgpt(records)
+        return [_openai_messages(records, None)]
+    fields = cast("JsonObject", whole) if isinstance(whole, dict) else {}
+    if "mapping" in fields:
+        return _all_of_chatgpt([fields])
+    if "messages" in fields:
+        if not isinstance(fields["messages"], list):
+            raise ImportProblem([Problem(1, "messages is not a list")])
+        title = fields.get("title")
+        return [_openai_messages(cast("list[Any]", fields["messages"]), title if isinstance(title, str) else None)]
+    return [_session_file([(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()])]
+
+
+def _session_file(lines: list[tuple[int, str]]) -> ImportedSession:
+    first = _json_or_none(lines[0][1]) if lines else None
+    fields = cast("JsonObject", first) if isinstance(first, dict) else {}
+    if fields.get("type") != "session":
         raise ImportProblem([Problem(1, "neither a session file, OpenAI messages nor ChatGPT conversations")])
-    return [_own(records) if "generation" in records[0] else _pi(records)]
+    return _own(lines) if "generation" in fields else _pi(lines[1:])
 
 
 def _json_or_none(text: str) -> Any:
@@ -152,209 +203,304 @@ def _json_or_none(text: str) -> Any:
         return None
 
 
-def _records(text: str) -> list[JsonObject]:
-    records: list[JsonObject] = []
+def _each(records: Iterable[tuple[int, Read]], read: Callable[[Read], Made]) -> list[Made]:
+    """What `read` makes of every numbered record. Raises ImportProblem with all that it refused."""
+    made: list[Made] = []
     problems: list[Problem] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        value = _json_or_none(line)
-        if isinstance(value, dict):
-            records.append(cast("JsonObject", value))
-        else:
-            problems.append(Problem(number, "not a JSON object"))
-    if problems:
-        raise ImportProblem(problems)
-    return records
-
-
-def _all(read: Any, records: list[Any]) -> list[ImportedSession]:
-    sessions: list[ImportedSession] = []
-    problems: list[Problem] = []
-    for number, record in enumerate(records, 1):
+    for number, record in records:
         try:
-            sessions.append(read(record))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            problems.append(Problem(number, _why(error)))
-    if problems:
-        raise ImportProblem(problems)
-    return [session for session in sessions if session.entries]
-
-
-def _why(error: Exception) -> str:
-    return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-
-
-def _own(records: list[JsonObject]) -> ImportedSession:
-    entries: list[Entry] = []
-    problems: list[Problem] = []
-    for number, record in enumerate(records[1:], 2):
-        try:
-            entry = entry_from_json({name: value for name, value in record.items() if name != "crc"})
-        except DamagedEntry as error:
+            made.append(read(record))
+        except RecursionError:
+            problems.append(Problem(number, "nested too deeply"))
+        except ValueError as error:
             problems.append(Problem(number, str(error)))
-            continue
-        if isinstance(entry, UserEntry | AssistantEntry | ToolResultEntry):
-            entries.append(entry)
     if problems:
         raise ImportProblem(problems)
-    ordered = [_draft(e) for e in conversation(entries)]
-    return ImportedSession(entries=tuple(ordered), key=str(records[0].get("key") or "") or None)
+    return made
+
+
+# --- in: our own ------------------------------------------------------------------------------------------------------
+
+
+def _own(lines: list[tuple[int, str]]) -> ImportedSession:
+    header, *rest = _each(lines, lambda line: decode_line(line.strip().encode("utf-8", "replace")))
+    if header.get("format") != FORMAT:
+        raise ImportProblem([Problem(1, f"format is {header.get('format')!r}; this version reads format {FORMAT}")])
+    numbers = [number for number, _ in lines[1:]]
+    entries = _each(zip(numbers, rest, strict=True), entry_from_json)
+    seqs = {entry.seq for entry in entries}
+    for number, entry in zip(numbers, entries, strict=True):
+        if isinstance(entry, SummaryEntry) and entry.covers.from_seq not in seqs:
+            detail = "sums up messages that are not in this file; `sessiond export` writes all of them"
+            raise ImportProblem([Problem(number, detail)])
+    said = [_draft(e) for e in conversation(_each_once(entries)) if not isinstance(e, SummaryEntry)]
+    key = header.get("key")
+    return ImportedSession(
+        entries=tuple(said),
+        key=key if isinstance(key, str) and key else None,
+        left_out=sum(isinstance(entry, UnknownEntry) for entry in entries),
+    )
 
 
 def _draft(entry: Entry) -> Entry:
+    """The entry without what ties it to where it was: its turn, its request, its person, and files, which a name alone
+    must not open."""
     loose = dataclasses.replace(entry, seq=0, id="", turn=None)
-    if isinstance(loose, UserEntry):
-        return dataclasses.replace(loose, request_id=None, request_sha256=None)
-    return dataclasses.replace(loose, also=()) if isinstance(loose, AssistantEntry) else loose
-
-
-def _openai_messages(messages: Any) -> ImportedSession:
-    if not isinstance(messages, list):
-        raise ImportProblem([Problem(1, "messages is not a list")])
-    entries: list[Entry] = []
-    problems: list[Problem] = []
-    for number, message in enumerate(cast("list[Any]", messages), 1):
-        try:
-            entries.extend(_openai_message(message))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            problems.append(Problem(number, _why(error)))
-    if problems:
-        raise ImportProblem(problems)
-    return ImportedSession(entries=tuple(entries))
-
-
-def _openai_message(message: JsonObject) -> list[Entry]:
-    text = content_text(message.get("content"))
-    match message["role"]:
-        case "user":
-            return [UserEntry(text=text, sender_name=message.get("name"))]
-        case "assistant":
-            calls = tuple(
-                ToolCall(
-                    id=str(call["id"]),
-                    name=str(call["function"]["name"]),
-                    arguments=str(call["function"]["arguments"]),
-                )
-                for call in message.get("tool_calls") or ()
+    match loose:
+        case UserEntry():
+            return dataclasses.replace(
+                loose,
+                text=_with_files(loose.text, loose.attachments),
+                attachments=(),
+                user=None,
+                request_id=None,
+                request_sha256=None,
             )
-            return [AssistantEntry(text=text, calls=calls, finish="client_tools" if calls else "stop")]
+        case AssistantEntry():
+            return dataclasses.replace(loose, also=())
+        case _:
+            return loose
+
+
+# --- in: OpenAI -------------------------------------------------------------------------------------------------------
+
+
+def _openai_messages(messages: list[Any], title: str | None) -> ImportedSession:
+    found = _each(enumerate(messages, 1), _openai_message)
+    return _imported(found, title)
+
+
+def _imported(found: Sequence[Entry | None], title: str | None) -> ImportedSession:
+    entries = tuple(entry for entry in found if entry is not None)
+    return ImportedSession(
+        entries=entries, title=None if title is None else _clean(title), left_out=len(found) - len(entries)
+    )
+
+
+def _openai_message(raw: Any) -> Entry | None:
+    message = _object(raw, "the message")
+    text = _content(message.get("content"))
+    match message.get("role"):
+        case "user":
+            return UserEntry(text=text, sender_name=_optional_text(message, "name"))
+        case "assistant":
+            calls = tuple(_openai_call(call) for call in _list(message.get("tool_calls"), "tool_calls"))
+            text = text or _optional_text(message, "refusal") or ""
+            return AssistantEntry(text=text, calls=calls, finish="client_tools" if calls else "stop")
         case "tool":
-            return [
-                ToolResultEntry(
-                    call_id=str(message["tool_call_id"]), name=str(message.get("name") or "tool"), text=text
-                )
-            ]
+            return ToolResultEntry(
+                call_id=_text(message, "tool_call_id"), name=_optional_text(message, "name") or "tool", text=text
+            )
         case "system" | "developer":
-            return []
+            return None
         case role:
-            raise ValueError(f"role {role!r} is none of user, assistant, tool, system")
+            raise ValueError(f"role is {role!r:.40}; it must be user, assistant, tool, system or developer")
 
 
-def content_text(content: Any) -> str:
-    """The text of an OpenAI-style `content`: a text, or parts of which the texts are taken. Raises ValueError."""
+def _openai_call(raw: Any) -> ToolCall:
+    call = _object(raw, "a tool call")
+    function = _object(call.get("function"), "function of a tool call")
+    return ToolCall(id=_text(call, "id"), name=_text(function, "name"), arguments=_text(function, "arguments"))
+
+
+# --- in: pi, OpenClaw -------------------------------------------------------------------------------------------------
+
+_PI_FINISH: dict[str, Finish] = {"length": "length", "aborted": "stopped", "error": "incomplete"}
+
+
+def _pi(lines: list[tuple[int, str]]) -> ImportedSession:
+    """A tree of records by `parentId`; the branch of the last one is what was said. Old files are lists without ids."""
+    nodes = [(number, node) for (number, _), node in zip(lines, _each(lines, _pi_node), strict=True)]
+    titles = [node.title for _, node in nodes if node.title]
+    tree = {node.id: (number, node) for number, node in nodes if node.id is not None}
+    if tree:
+        leaf = next(reversed(tree))
+        parents = {name: node.parent for name, (_, node) in tree.items()}
+        (way,) = _each([(tree[leaf][0], leaf)], lambda at: _branch(parents, at))
+        nodes = [tree[name] for name in way]
+    found = _each(((number, node.record) for number, node in nodes if node.said), _pi_record)
+    return _imported(found, titles[-1] if titles else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    """One line of a pi session. `title` is set by the line that names the session."""
+
+    record: JsonObject
+    id: str | None
+    parent: str | None
+    title: str | None
+
+    @property
+    def said(self) -> bool:
+        return self.record.get("type") in ("message", "custom_message", "branch_summary")
+
+
+def _pi_node(line: str) -> _Node:
+    record = _object(_json_or_none(line), "the line")
+    return _Node(
+        record=record,
+        id=_optional_text(record, "id"),
+        parent=_optional_text(record, "parentId"),
+        title=_optional_text(record, "name") if record.get("type") == "session_info" else None,
+    )
+
+
+def _branch(parents: Mapping[str, str | None], leaf: str) -> list[str]:
+    """The names from the root of a tree to the leaf. Raises ValueError when there is no way."""
+    way: dict[str, None] = {}
+    at: str | None = leaf
+    while at is not None:
+        if at not in parents:
+            raise ValueError(f"the branch that ends here goes through {at!r:.60}, which is not in the file")
+        if at in way:
+            raise ValueError(f"the branch that ends here goes through {at!r:.60} twice")
+        way[at] = None
+        at = parents[at]
+    return list(reversed(way))
+
+
+def _pi_record(record: JsonObject) -> Entry | None:
+    if record.get("type") != "message":
+        return None
+    message = _object(record.get("message"), "message")
+    at = _time(record.get("timestamp"))
+    content = message.get("content")
+    match message.get("role"):
+        case "user":
+            return UserEntry(text=_content(content), at=at)
+        case "assistant":
+            parts = (
+                [] if isinstance(content, str) else [_object(p, "a part of content") for p in _list(content, "content")]
+            )
+            calls = tuple(_pi_call(part) for part in parts if part.get("type") == "toolCall")
+            return AssistantEntry(
+                text=_content(content, apart=("toolCall", "thinking")),
+                calls=calls,
+                model=_optional_text(message, "model"),
+                finish="client_tools" if calls else _PI_FINISH.get(str(message.get("stopReason")), "stop"),
+                at=at,
+            )
+        case "toolResult":
+            return ToolResultEntry(
+                call_id=_text(message, "toolCallId"),
+                name=_optional_text(message, "toolName") or "tool",
+                text=_content(content),
+                is_error=message.get("isError") is True,
+                at=at,
+            )
+        case _:
+            return None
+
+
+def _pi_call(part: JsonObject) -> ToolCall:
+    arguments = part.get("arguments")
+    return ToolCall(
+        id=_text(part, "id"),
+        name=_text(part, "name"),
+        arguments=_clean(arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)),
+    )
+
+
+# --- in: ChatGPT ------------------------------------------------------------------------------------------------------
+
+
+def _all_of_chatgpt(records: list[Any]) -> list[ImportedSession]:
+    return _each(enumerate(records, 1), _chatgpt)
+
+
+def _chatgpt(raw: Any) -> ImportedSession:
+    """ChatGPT keeps a tree; the branch that ends at `current_node` is what was said."""
+    record = _object(raw, "the conversation")
+    mapping = _object(record.get("mapping"), "mapping")
+    nodes = {name: _object(node, f"node {name!r:.60}") for name, node in mapping.items()}
+    leaf = _optional_text(record, "current_node") or next(reversed(nodes), None)
+    if leaf is None:
+        return ImportedSession(entries=())
+    parents = {name: _optional_text(node, "parent") for name, node in nodes.items()}
+    found: list[Entry | None] = []
+    for name in _branch(parents, leaf):
+        message = nodes[name].get("message")
+        if message is None:
+            continue
+        try:
+            read = _chatgpt_message(_object(message, "message"))
+        except ValueError as error:
+            raise ValueError(f"node {name!r:.60}: {error}") from error
+        found.extend(read)
+    return _imported(found, _optional_text(record, "title"))
+
+
+def _chatgpt_message(message: JsonObject) -> list[Entry | None]:
+    """What a person or the model said; None for what they did not see as a message; nothing for what is empty."""
+    content = _object(message.get("content") or {}, "content")
+    author = _object(message.get("author"), "author")
+    metadata = _object(message.get("metadata") or {}, "metadata")
+    text = _content(_list(content.get("parts"), "parts"), kind="content_type")
+    at = _time(message.get("create_time"))
+    if author.get("role") not in ("user", "assistant", "tool") or metadata.get("is_visually_hidden_from_conversation"):
+        return []
+    if author.get("role") == "tool" or message.get("recipient") not in (None, "all"):
+        return [None]
+    if not text.strip():
+        return [None] if content.get("text") or content.get("thoughts") else []
+    if author.get("role") == "user":
+        return [UserEntry(text=text, at=at)]
+    return [AssistantEntry(text=text, at=at, model=_optional_text(metadata, "model_slug"))]
+
+
+# --- in: values -------------------------------------------------------------------------------------------------------
+
+
+def _content(content: Any, *, apart: Sequence[str] = (), kind: str = "type") -> str:
+    """The text of a `content`: a text, or parts. What is no text is named in its place, but for the kinds `apart`."""
     if content is None:
         return ""
     if isinstance(content, str):
         return _clean(content)
-    if isinstance(content, list):
-        return _clean("\n".join(p["text"] for p in _objects(content) if isinstance(p.get("text"), str)))
-    raise ValueError("content is neither a text nor a list of parts")
+    texts: list[str] = []
+    for part in _list(content, "content"):
+        fields: JsonObject = {"text": part} if isinstance(part, str) else _object(part, "a part of content")
+        if fields.get(kind) in apart:
+            continue
+        text = fields.get("text")
+        texts.append(text if isinstance(text, str) else f"[{str(fields.get(kind) or 'part')[:40]}: not imported]")
+    return _clean("\n".join(texts))
 
 
-def _objects(value: Any) -> list[JsonObject]:
-    """The objects of a list; what else is in it is no content of ours."""
-    if not isinstance(value, list):
-        return []
-    return [cast("JsonObject", item) for item in cast("list[Any]", value) if isinstance(item, dict)]
+def _object(value: Any, what: str) -> JsonObject:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is not an object")
+    return cast("JsonObject", value)
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if value is not None and not isinstance(value, list):
+        raise ValueError(f"{what} is neither a text nor a list" if what == "content" else f"{what} is not a list")
+    return cast("list[Any]", value or [])
+
+
+def _text(record: JsonObject, name: str) -> str:
+    value = record.get(name)
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is missing" if value is None else f"{name} is {value!r:.40}, which is no text")
+    return _clean(value)
+
+
+def _optional_text(record: JsonObject, name: str) -> str | None:
+    return None if record.get(name) is None else _text(record, name)
+
+
+def _time(value: Any) -> datetime:
+    """A time as text, or in seconds since 1970; EPOCH when there is none."""
+    try:
+        if isinstance(value, str):
+            return parse_time(value)
+        return EPOCH if value is None else datetime.fromtimestamp(value, UTC)
+    except (ValueError, TypeError, OverflowError, OSError) as error:
+        raise ValueError(f"{value!r:.40} is no time") from error
 
 
 def _clean(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _pi(records: list[JsonObject]) -> ImportedSession:
-    """A tree of messages by `parentId`; the branch of the last one is what was said."""
-    by_id = {str(r["id"]): r for r in records[1:] if "id" in r}
-    branch: list[JsonObject] = []
-    at = next((str(r["id"]) for r in reversed(records[1:]) if "id" in r), None)
-    if at is None:
-        branch = [r for r in records[1:] if r.get("type") == "message"]
-    while at is not None and at in by_id and len(branch) <= len(by_id):
-        branch.append(by_id[at])
-        parent = by_id[at].get("parentId")
-        at = None if parent is None else str(parent)
-    if by_id:
-        branch.reverse()
-    entries: list[Entry] = []
-    problems: list[Problem] = []
-    for record in branch:
-        if record.get("type") != "message":
-            continue
-        try:
-            entries.extend(_pi_message(record))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            problems.append(Problem(records.index(record) + 1, _why(error)))
-    if problems:
-        raise ImportProblem(problems)
-    return ImportedSession(entries=tuple(entries))
-
-
-def _pi_message(record: JsonObject) -> list[Entry]:
-    message = record["message"]
-    at = parse_time(record["timestamp"]) if "timestamp" in record else EPOCH
-    content = message.get("content")
-    text = content_text(content)
-    match message["role"]:
-        case "user":
-            return [UserEntry(text=text, at=at)]
-        case "assistant":
-            calls = tuple(
-                ToolCall(id=str(p["id"]), name=str(p["name"]), arguments=json.dumps(p.get("arguments") or {}))
-                for p in _objects(content)
-                if p.get("type") == "toolCall"
-            )
-            return [AssistantEntry(text=text, calls=calls, at=at, finish="client_tools" if calls else "stop")]
-        case "toolResult":
-            return [
-                ToolResultEntry(
-                    call_id=str(message["toolCallId"]),
-                    name=str(message.get("toolName") or "tool"),
-                    text=text,
-                    is_error=bool(message.get("isError")),
-                    at=at,
-                )
-            ]
-        case _:
-            return []
-
-
-def _chatgpt(record: JsonObject) -> ImportedSession:
-    """ChatGPT keeps a tree; the branch that ends at `current_node` is what was said."""
-    mapping: JsonObject = record["mapping"]
-    at = record.get("current_node") or next(reversed(mapping), None)
-    branch: list[JsonObject] = []
-    while at in mapping and len(branch) <= len(mapping):
-        node = mapping[at]
-        if node.get("message"):
-            branch.append(node["message"])
-        at = node.get("parent")
-    entries = [entry for message in reversed(branch) for entry in _chatgpt_message(message)]
-    return ImportedSession(entries=tuple(entries), title=record.get("title"))
-
-
-def _chatgpt_message(message: JsonObject) -> list[Entry]:
-    content: JsonObject = message.get("content") or {}
-    parts: list[Any] = content.get("parts") or []
-    text = _clean("\n".join(part for part in parts if isinstance(part, str)))
-    if not text.strip():
-        return []
-    created = message.get("create_time")
-    at = datetime.fromtimestamp(created, UTC) if isinstance(created, int | float) else EPOCH
-    match message["author"]["role"]:
-        case "user":
-            return [UserEntry(text=text, at=at)]
-        case "assistant":
-            return [AssistantEntry(text=text, at=at)]
-        case _:
-            return []
+    """Halves of characters joined, and U+FFFD for those without the other half."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

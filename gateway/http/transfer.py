@@ -36,7 +36,7 @@ class ImportIn(Body):
 
 
 class ImportedView(BaseModel):
-    """Where the conversations went."""
+    """Where the conversations went. `left_out` counts records that have no place here, such as system messages."""
 
     sessions: list[dict[str, Any]]
 
@@ -91,7 +91,7 @@ def routes(parts: Parts) -> list[Route]:
             session = await parts.store.active(key, owner=owner)
             drafts = [counted(entry, parts.prompts.count) for entry in one.entries]
             await parts.store.append(session, *drafts, change=lambda r, one=one: _titled(r, one.title))
-            written.append({"key": str(key), "session": session.id, "entries": len(drafts)})
+            written.append({"key": str(key), "session": session.id, "entries": len(drafts), "left_out": one.left_out})
         return json_answer({"sessions": written}, 201)
 
     async def save(call: Call) -> web.Response:
