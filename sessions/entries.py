@@ -276,7 +276,10 @@ def parse_time(raw: object) -> datetime:
     at = datetime.fromisoformat(str(raw))
     if at.tzinfo is None:
         raise ValueError(f"{raw!r} has no time zone")
-    return at.astimezone(UTC)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{raw!r} is before the year 1 or after 9999 in UTC") from error
 
 
 def entry_to_json(entry: Entry) -> JsonObject:
@@ -352,6 +355,12 @@ def _number(value: Any) -> int:
     return value
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise DamagedEntry(f"{value!r:.40} is neither true nor false")
+    return value
+
+
 def _calls(value: Any) -> tuple[ToolCall, ...]:
     return tuple(ToolCall(id=_text(v["id"]), name=_text(v["name"]), arguments=_text(v["arguments"])) for v in value)
 
@@ -381,7 +390,7 @@ def _object(value: Any) -> JsonObject:
 _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "attachments": _attachments,
     "calls": _calls,
-    "usage": Usage.from_json,
+    "usage": lambda value: Usage.from_json(_object(value)),
     "also": lambda value: tuple(_text(item) for item in value),
     "seqs": lambda value: tuple(_number(item) for item in value),
     "covers": _covers,
@@ -389,8 +398,8 @@ _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "entry": entry_from_json,
     "summary": _object,
     "shown": _object,
-    "is_error": bool,
-    "pinned": bool,
+    "is_error": _flag,
+    "pinned": _flag,
 }
 _NUMBERS = frozenset("anchor failures generation replay_from of number".split())
 

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+MAX_COUNT = 2**53
+"""No call costs this many tokens; larger numbers are no counts, and cannot be added up everywhere."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Token counts of one call (spec compaction.md, "Tokens").
@@ -36,13 +40,14 @@ class Usage:
 
     @staticmethod
     def from_json(raw: Mapping[str, Any]) -> Usage:
+        """What is left out is nothing spent. Raises ValueError for what is no count."""
         return Usage(
-            input_total=int(raw.get("input_total", 0)),
-            cached_read=int(raw.get("cached_read", 0)),
-            cache_write=int(raw.get("cache_write", 0)),
-            output=int(raw.get("output", 0)),
-            reasoning=int(raw.get("reasoning", 0)),
-            reported=bool(raw.get("reported", True)),
+            input_total=_count(raw, "input_total"),
+            cached_read=_count(raw, "cached_read"),
+            cache_write=_count(raw, "cache_write"),
+            output=_count(raw, "output"),
+            reasoning=_count(raw, "reasoning"),
+            reported=raw.get("reported") is not False,
         )
 
     def __add__(self, other: Usage) -> Usage:
@@ -55,3 +60,10 @@ class Usage:
             reasoning=self.reasoning + other.reasoning,
             reported=self.reported and other.reported,
         )
+
+
+def _count(raw: Mapping[str, Any], name: str) -> int:
+    value = raw.get(name, 0)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_COUNT:
+        raise ValueError(f"{name} is {value!r:.40}, which is no count of tokens")
+    return value

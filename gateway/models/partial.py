@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.models.base import ModelError
 from sessions.entries import ToolCall
+from sessions.usage import MAX_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +102,7 @@ def whole_characters(text: str) -> str:
 
 def number(value: Any) -> int:
     """A token count of a provider; anything that is none counts as 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_COUNT else 0
 
 
 def string(value: Any) -> str:
