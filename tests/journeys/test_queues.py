@@ -23,6 +23,12 @@ def asked(standin: StandIn) -> list[list[str]]:
     return [[m["content"] for m in r.body["messages"] if m["role"] == "user"] for r in standin.requests]
 
 
+async def asked_times(standin: StandIn, times: int) -> None:
+    """Waits until the model has been asked so often: an attempt that had not begun would not count."""
+    while len(standin.requests) < times:
+        await asyncio.sleep(0.01)
+
+
 async def test_followup_answers_each_in_order(client: Client, standin: StandIn) -> None:
     standin.script("slow")
     turns = [await client.post(text) for text in ("one", "two", "three")]
@@ -119,10 +125,10 @@ async def test_an_interrupted_turn_is_given_up_after_three_attempts(tmp_path: Pa
     async with running(tmp_path, settings) as client:
         standin.script("hang", "hang", "hang")
         turn = (await client.post("one"))["turn"]
-        await asyncio.sleep(0.1)
-    for _ in range(2):
+        await asked_times(standin, 1)
+    for attempt in (2, 3):
         async with running(tmp_path, settings):
-            await asyncio.sleep(0.1)
+            await asked_times(standin, attempt)
     async with running(tmp_path, settings) as client:
         result = await ended(client, turn)
         assert result["error"]["code"] == "interrupted"
