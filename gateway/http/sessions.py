@@ -225,12 +225,15 @@ async def next_spoken_in(parts: Parts, call: Call) -> Session:
     return await parts.store.active(call.key)
 
 
-def routes(parts: Parts) -> list[Route]:
-    store, turns = parts.store, parts.turns
+class SessionEndpoints:
+    """What is done with sessions; one method for each route of the table below."""
 
-    async def list_sessions(call: Call) -> web.Response:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def list_sessions(self, call: Call) -> web.Response:
         query: ListQuery = call.query
-        found, cursor = store.index.page(
+        found, cursor = self._parts.store.index.page(
             PageQuery(
                 limit=query.limit,
                 cursor=query.cursor,
@@ -244,103 +247,110 @@ def routes(parts: Parts) -> list[Route]:
         )
         return json_answer({"sessions": [session_view(record) for record in found], "next": cursor})
 
-    async def show(call: Call) -> web.Response:
-        record = visible(parts, call)
-        running, waiting = turns.lane_state(record.session)
+    async def show(self, call: Call) -> web.Response:
+        record = visible(self._parts, call)
+        running, waiting = self._parts.turns.lane_state(record.session)
         queue = {"running": [turn.id for turn in running], "waiting": [turn.id for turn in waiting]}
         return json_answer({**session_view(record), "queue": queue})
 
-    async def change(call: Call) -> web.Response:
-        session, patch = await opened(parts, call), call.body
+    async def change(self, call: Call) -> web.Response:
+        session, patch = await opened(self._parts, call), call.body
         if patch.model is not None:
-            parts.models.choose(session.record.agent, patch.model)
-        await store.update(session, lambda record: patched(record, patch))
-        following = await store.active(call.key)
+            self._parts.models.choose(session.record.agent, patch.model)
+        await self._parts.store.update(session, lambda record: patched(record, patch))
+        following = await self._parts.store.active(call.key)
         if following is not session:
             settings = session.record.settings
-            await store.update(following, lambda record: dataclasses.replace(record, settings=settings))
+            await self._parts.store.update(following, lambda record: dataclasses.replace(record, settings=settings))
         return json_answer(session_view(session.record))
 
-    async def delete(call: Call) -> web.Response:
-        visible(parts, call)
-        doomed = store.sessions_of(call.key)
-        await turns.forget(call.key, [former.session for former in doomed])
+    async def delete(self, call: Call) -> web.Response:
+        visible(self._parts, call)
+        doomed = self._parts.store.sessions_of(call.key)
+        await self._parts.turns.forget(call.key, [former.session for former in doomed])
         return json_answer(DeletedView(deleted=len(doomed)))
 
-    async def reset(call: Call) -> web.Response:
-        record = visible(parts, call)
+    async def reset(self, call: Call) -> web.Response:
+        record = visible(self._parts, call)
         incoming = Incoming(text="/reset", user=record.owner, role=call.caller.role)
-        turn = await turns.start(call.key, incoming)
+        turn = await self._parts.turns.start(call.key, incoming)
         await turn.done()
-        following = store.find(call.key)
+        following = self._parts.store.find(call.key)
         return json_answer(session_view(following or record))
 
-    async def stop(call: Call) -> web.Response:
-        return json_answer(StoppedView(stopped=await turns.stop_session(visible(parts, call).session)))
+    async def stop(self, call: Call) -> web.Response:
+        return json_answer(
+            StoppedView(stopped=await self._parts.turns.stop_session(visible(self._parts, call).session))
+        )
 
-    async def compact(call: Call) -> web.Response:
-        session = await opened(parts, call)
+    async def compact(self, call: Call) -> web.Response:
+        session = await opened(self._parts, call)
         body: CompactIn = call.body
-        outcome = await parts.compactor.compact(session, body.instructions)
+        outcome = await self._parts.compactor.compact(session, body.instructions)
         return json_answer({"outcome": outcome, "generation": session.record.generation})
 
-    async def resume(call: Call) -> web.Response:
-        current = await opened(parts, call)
+    async def resume(self, call: Call) -> web.Response:
+        current = await opened(self._parts, call)
         body: ResumeIn = call.body
-        if body.session not in {record.session for record in store.sessions_of(call.key)}:
+        if body.session not in {record.session for record in self._parts.store.sessions_of(call.key)}:
             raise not_found("former session")
-        running, waiting = turns.lane_state(current.id)
+        running, waiting = self._parts.turns.lane_state(current.id)
         if running or waiting:
             raise Problem(409, "Busy", "A reply is still being written. Wait for it or stop it, then resume.")
-        former = await store.resume(current, body.session)
+        former = await self._parts.store.resume(current, body.session)
         return json_answer(session_view(former.record))
 
-    async def fork(call: Call) -> web.Response:
-        session = await opened(parts, call)
+    async def fork(self, call: Call) -> web.Response:
+        session = await opened(self._parts, call)
         body: ForkIn = call.body
         key = parse_key(body.to)
-        checked_sender(parts, call.caller, key, None)
-        if store.find(key) is not None:
+        checked_sender(self._parts, call.caller, key, None)
+        if self._parts.store.find(key) is not None:
             raise Problem(409, "Key in use", f"{key} has a session already. Choose another key.")
         copied = [unstamped(e) for e in session.entries if copyable(e) and e.seq <= (body.through or e.seq)]
         if not copied:
             raise Problem(409, "Nothing to copy", "There is no message up to that seq.")
-        target = await store.active(key, owner=owner_of(key, None, call.caller, parts.config.sessions.identities))
-        await store.append(target, *copied)
+        target = await self._parts.store.active(
+            key, owner=owner_of(key, None, call.caller, self._parts.config.sessions.identities)
+        )
+        await self._parts.store.append(target, *copied)
         return json_answer(session_view(target.record), 201)
 
-    async def pin(call: Call) -> web.Response:
-        session = await opened(parts, call)
+    async def pin(self, call: Call) -> web.Response:
+        session = await opened(self._parts, call)
         body: PinIn = call.body
         if not any(e.seq == body.seq and isinstance(e, UserEntry | AssistantEntry) for e in session.entries):
             raise Problem(404, "Not found", f"There is no message with seq {body.seq} in this session.")
-        (entry,) = await store.append(session, PinnedEntry(of=body.seq, pinned=body.pinned))
+        (entry,) = await self._parts.store.append(session, PinnedEntry(of=body.seq, pinned=body.pinned))
         return json_answer(entry_view(entry))
 
-    async def transcript(call: Call) -> web.Response:
+    async def transcript(self, call: Call) -> web.Response:
         query: TranscriptQuery = call.query
-        record = visible(parts, call)
+        record = visible(self._parts, call)
         wanted = query.session or record.session
-        if wanted not in {known.session for known in store.sessions_of(call.key)}:
+        if wanted not in {known.session for known in self._parts.store.sessions_of(call.key)}:
             raise not_found("former session")
-        session = await store.open(wanted)
+        session = await self._parts.store.open(wanted)
         entries = session.entries
         if session.record.generation > 1 and (query.before is not None or len(entries) <= query.limit):
-            entries = await store.everything(session)
+            entries = await self._parts.store.everything(session)
         older = [e for e in entries if query.before is None or e.seq < query.before]
         shown = older[-query.limit :]
         before = shown[0].seq if len(older) > len(shown) else None
         return json_answer({"session": session.id, "entries": [entry_view(entry) for entry in shown], "before": before})
 
-    async def history(call: Call) -> web.Response:
-        visible(parts, call)
+    async def history(self, call: Call) -> web.Response:
+        visible(self._parts, call)
         return json_answer(
-            {"key": str(call.key), "sessions": [session_view(record) for record in store.sessions_of(call.key)]}
+            {
+                "key": str(call.key),
+                "sessions": [session_view(record) for record in self._parts.store.sessions_of(call.key)],
+            }
         )
 
-    async def context(call: Call) -> web.Response:
-        session = await next_spoken_in(parts, call)
-        counted = parts.prompts.parts(session)
+    async def context(self, call: Call) -> web.Response:
+        session = await next_spoken_in(self._parts, call)
+        counted = self._parts.prompts.parts(session)
         return json_answer(
             {
                 "session": session.id,
@@ -350,24 +360,29 @@ def routes(parts: Parts) -> list[Route]:
             }
         )
 
-    async def append(call: Call) -> web.Response:
+    async def append(self, call: Call) -> web.Response:
         key = call.key
-        sender = checked_sender(parts, call.caller, key, None)
-        owner = owner_of(key, sender, call.caller, parts.config.sessions.identities)
+        sender = checked_sender(self._parts, call.caller, key, None)
+        owner = owner_of(key, sender, call.caller, self._parts.config.sessions.identities)
         body: EntriesIn = call.body
-        session = await store.active(key, owner=owner)
-        drafts = [draft_of(entry, parts.prompts.count) for entry in body.entries]
-        written = await store.append(session, *drafts)
+        session = await self._parts.store.active(key, owner=owner)
+        drafts = [draft_of(entry, self._parts.prompts.count) for entry in body.entries]
+        written = await self._parts.store.append(session, *drafts)
         return json_answer({"session": session.id, "entries": [entry_view(entry) for entry in written]}, 201)
 
-    async def prompt(call: Call) -> web.Response:
+    async def prompt(self, call: Call) -> web.Response:
         query: PromptQuery = call.query
-        session = await next_spoken_in(parts, call)
-        built = parts.prompts.build(session, frozenset(session.open), Incoming(text=""), tools=True)
-        model = parts.models.choose(session.record.agent, session.record.settings.model)
+        session = await next_spoken_in(self._parts, call)
+        built = self._parts.prompts.build(session, frozenset(session.open), Incoming(text=""), tools=True)
+        model = self._parts.models.choose(session.record.agent, session.record.settings.model)
         render = openai_wire.render if query.form == "openai" else anthropic_wire.render
-        request = render(built, model=model.model, load_blob=parts.blobs.load)
+        request = render(built, model=model.model, load_blob=self._parts.blobs.load)
         return json_answer({"session": session.id, "form": query.form, "request": request})
+
+
+def routes(parts: Parts) -> list[Route]:
+    """The table of addresses under /v1/sessions."""
+    at = SessionEndpoints(parts)
 
     def route(method: str, path: str, endpoint: Any, summary: str, answers: dict[int, Any], **more: Any) -> Route:
         return Route(
@@ -381,29 +396,29 @@ def routes(parts: Parts) -> list[Route]:
         )
 
     return [
-        route("GET", "", list_sessions, "Sessions, newest activity first", {200: SessionPageView}, query=ListQuery),
-        route("GET", "/{key}", show, "One session", {200: SessionView}),
-        route("PATCH", "/{key}", change, "Change settings of a session", {200: SessionView}, body=SessionPatch),
-        route("DELETE", "/{key}", delete, "Delete all sessions of a key for good", {200: DeletedView}),
-        route("POST", "/{key}/reset", reset, "End the session and start a new one", {200: SessionView}),
-        route("POST", "/{key}/stop", stop, "Stop the reply that is being written", {200: StoppedView}),
+        route("GET", "", at.list_sessions, "Sessions, newest activity first", {200: SessionPageView}, query=ListQuery),
+        route("GET", "/{key}", at.show, "One session", {200: SessionView}),
+        route("PATCH", "/{key}", at.change, "Change settings of a session", {200: SessionView}, body=SessionPatch),
+        route("DELETE", "/{key}", at.delete, "Delete all sessions of a key for good", {200: DeletedView}),
+        route("POST", "/{key}/reset", at.reset, "End the session and start a new one", {200: SessionView}),
+        route("POST", "/{key}/stop", at.stop, "Stop the reply that is being written", {200: StoppedView}),
         route(
             "POST",
             "/{key}/compact",
-            compact,
+            at.compact,
             "Summarise the earlier part of the conversation",
             {200: CompactedView},
             body=CompactIn,
             body_optional=True,
         ),
-        route("POST", "/{key}/resume", resume, "Go back to a former session", {200: SessionView}, body=ResumeIn),
-        route("POST", "/{key}/fork", fork, "Copy a conversation to another key", {201: SessionView}, body=ForkIn),
-        route("POST", "/{key}/pin", pin, "Keep a message through compactions", {200: EntryView}, body=PinIn),
-        route("GET", "/{key}/transcript", transcript, "What was said", {200: EntryPageView}, query=TranscriptQuery),
-        route("GET", "/{key}/history", history, "All sessions of a key", {200: HistoryView}),
-        route("GET", "/{key}/context", context, "What the next prompt consists of", {200: ContextReport}),
-        route("POST", "/{key}/entries", append, "Store what was said elsewhere", {201: EntriesView}, body=EntriesIn),
-        route("GET", "/{key}/prompt", prompt, "The assembled prompt", {200: PromptView}, query=PromptQuery),
+        route("POST", "/{key}/resume", at.resume, "Go back to a former session", {200: SessionView}, body=ResumeIn),
+        route("POST", "/{key}/fork", at.fork, "Copy a conversation to another key", {201: SessionView}, body=ForkIn),
+        route("POST", "/{key}/pin", at.pin, "Keep a message through compactions", {200: EntryView}, body=PinIn),
+        route("GET", "/{key}/transcript", at.transcript, "What was said", {200: EntryPageView}, query=TranscriptQuery),
+        route("GET", "/{key}/history", at.history, "All sessions of a key", {200: HistoryView}),
+        route("GET", "/{key}/context", at.context, "What the next prompt consists of", {200: ContextReport}),
+        route("POST", "/{key}/entries", at.append, "Store what was said elsewhere", {201: EntriesView}, body=EntriesIn),
+        route("GET", "/{key}/prompt", at.prompt, "The assembled prompt", {200: PromptView}, query=PromptQuery),
     ]
 
 
