@@ -166,6 +166,24 @@ def pinned_seqs(entries: Sequence[Entry]) -> set[int]:
     return {seq for seq, pinned in wanted.items() if pinned and seq in texts}
 
 
+def pin_refusal(entries: Sequence[Entry], seq: int, policy: CompactionPolicy, window: int) -> str | None:
+    """Why a message cannot be pinned, in words for people; None when it can."""
+    texts = {e.seq: e.tokens for e in _spoken(entries) if not (isinstance(e, AssistantEntry) and e.calls)}
+    found = next((e for e in _spoken(entries) if e.seq == seq), None)
+    if found is None:
+        return f"There is no message {seq} in the part of the conversation that is still word for word."
+    if isinstance(found, ToolResultEntry) or seq not in texts:
+        return f"Message {seq} belongs to a tool call; only texts can be pinned."
+    pinned = sum(texts[one] for one in pinned_seqs(entries) if one != seq and one in texts)
+    limit = int(policy.pinned_share * window)
+    if pinned + texts[seq] > limit:
+        return (
+            f"Pinned messages may take {limit} tokens, a share of {policy.pinned_share:g} of the model's window; "
+            f"{pinned} are taken and this one has {texts[seq]}. Unpin another one first."
+        )
+    return None
+
+
 def prefix_hash(entries: Sequence[Entry], anchor: int) -> str:
     """Hash of everything up to the anchor, to see whether it is still what was summarised."""
     digest = hashlib.sha256()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from compaction.extract import extract_summary
-from compaction.plan import NothingToDo, Plan, next_generation, plan_compaction, prefix_hash
+from compaction.plan import NothingToDo, Plan, next_generation, pin_refusal, plan_compaction, prefix_hash
 from compaction.prompt import build_summary_prompt
 from compaction.summary import (
     SCHEMA,
@@ -22,7 +22,7 @@ from compaction.summary import (
     texts_of,
 )
 from compaction.triggers import MAX_FAILURES, CompactionState, is_due
-from gateway.models.base import ModelBroken, ModelError, ModelRequest, complete
+from gateway.models.base import ModelError, ModelRequest, complete
 from gateway.replies import CallNote
 from sessions.entries import CompactionFailedEntry, CompactionStartedEntry, SummaryEntry
 from sessions.files import StorageError
@@ -109,6 +109,10 @@ class Compactor:
         """
         limit = self._policy.hard_limit * self.window(session)
         return self.prompt_tokens(session) >= limit or self._counted(session) >= limit
+
+    def pin_refusal(self, session: Session, seq: int) -> str | None:
+        """Why a message cannot be pinned; None when it can."""
+        return pin_refusal(session.entries, seq, self._policy, self.window(session))
 
     def budget(self, session: Session) -> int | None:
         """Tokens the messages of a prompt may have; None while the model's window is not known."""
@@ -245,7 +249,7 @@ class Compactor:
                 )
             )
         if reply.calls or reply.finish != "stop":
-            raise ModelBroken(f"{model.name} did not finish its summary ({reply.finish}).")
+            raise BadSummary("the answer called a tool" if reply.calls else f"the answer was cut ({reply.finish})")
         return reply.text
 
     def _by_rules(self, session: Session, plan: Plan) -> JsonObject:

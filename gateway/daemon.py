@@ -30,7 +30,7 @@ from gateway.tools import CurrentTime, ToolRegistry
 from gateway.turns import Turns
 from sessions.blobs import Blobs
 from sessions.entries import AssistantEntry
-from sessions.files import DirectoryLock, OsFiles
+from sessions.files import DirectoryLock, OsFiles, load_boot_id
 from sessions.index import PageQuery
 from sessions.store import SessionStore
 
@@ -159,7 +159,7 @@ class Daemon:
         parts = self.parts
         parts.files.make_folder(parts.data_dir)
         lock = DirectoryLock.acquire(
-            parts.data_dir / "lock", pid=os.getpid(), boot_id=_boot_id(), started_at=parts.clock.now()
+            parts.data_dir / "lock", pid=os.getpid(), boot_id=load_boot_id(), started_at=parts.clock.now()
         )
         try:
             report = await parts.store.start()
@@ -262,12 +262,6 @@ def _note_of(parts: Parts, key: str, agent: str, entry: AssistantEntry) -> CallN
         cost=parts.ledger.cost(name, model, entry.usage),
         duration_s=0,
     )
-
-
-def _boot_id() -> str:
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""
 
 
 async def serve(config: Config, data_dir: Path) -> int:

@@ -145,6 +145,9 @@ class CommandAnswers:
         last = next((e for e in reversed(session.entries) if isinstance(e, UserEntry | AssistantEntry)), None)
         if last is None:
             return "There is no message to pin yet."
+        refusal = self._compactor.pin_refusal(session, last.seq)
+        if refusal is not None:
+            return refusal
         await self._store.append(session, PinnedEntry(of=last.seq))
         return f"Pinned message {last.seq}: it stays word for word through compactions."
 

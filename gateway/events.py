@@ -56,10 +56,6 @@ class EventLog:
         self._closed = False
         self._changed: asyncio.Event | None = None
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def emit(self, name: str, /, **fields: Any) -> None:
         self._items.append((name, fields))
         self._wake()

@@ -34,7 +34,7 @@ class Incoming:
     """A message as it enters, already checked. `role` is the caller's, `user` the person it is known to come from.
 
     `client_tools` are offered to the model and run by the client; `results` answer calls to them; `extra_system` is a
-    client's own system text.
+    client's own system text; `before` is what a client says was said earlier, taken over by the first session of a key.
     """
 
     text: str
@@ -51,6 +51,7 @@ class Incoming:
     queue: QueueMode | None = None
     client_tools: tuple[ToolSpec, ...] = ()
     extra_system: str | None = None
+    before: tuple[Entry, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict[str, Any])
     max_output: int | None = None
     commands: bool = True

@@ -160,6 +160,17 @@ class Turns:
             raise outcome
         return outcome
 
+    async def record(self, key: SessionKey, owner: str | None, drafts: Sequence[Entry]) -> tuple[Session, list[Entry]]:
+        """Stores what was said elsewhere, in order, after the resets that are due; no model is asked.
+
+        Raises Stopping and StorageError: then nothing was kept.
+        """
+        if self._stopping:
+            raise Stopping("The daemon is stopping. Send it again in a moment.")
+        async with self._gate(key):
+            session, _ = await self._session_for(key, Incoming(text="", user=owner))
+            return session, await self._store.append(session, *drafts)
+
     async def _outcome(self, key: SessionKey, incoming: Incoming) -> Turn | Exception:
         """A refusal is for the one who asked; raised in the group it would end every turn."""
         try:
@@ -177,6 +188,8 @@ class Turns:
             lane = self._lane(session)
             if len(lane.waiting) >= self._queue.cap:
                 raise QueueFull(self._queue.cap, QUEUE_RETRY_S)
+            if incoming.before and not self._store.sessions_of(key):
+                await self._store.append(session, *incoming.before)
             command = parse_command(incoming.text) if incoming.commands and not incoming.results else None
             if command is not None and not may_use(self._allowed, command, key, incoming.role):
                 reply = f"/{command.name} is not open in this chat. An administrator can allow it under commands.allow."

@@ -259,13 +259,6 @@ _FIELDS: dict[type[Entry], tuple[dataclasses.Field[Any], ...]] = {
 }
 
 
-def type_of(entry: Entry) -> str:
-    """The entry's `type` word in the file."""
-    if isinstance(entry, UnknownEntry):
-        return str(entry.raw.get("type"))
-    return _NAMES[type(entry)]
-
-
 def format_time(at: datetime) -> str:
     """RFC 3339, UTC, milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -49,11 +49,6 @@ class SessionKey:
                 base = f"agent:{self.agent}:{self.channel}:{self.type}:{self.peer}"
         return base if self.thread is None else f"{base}:thread:{self.thread}"
 
-    @property
-    def internal(self) -> bool:
-        """True for keys a frontend may not post to unless its token allows it."""
-        return self.type in ("cron", "hook", "sub")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatContext:

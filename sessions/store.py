@@ -488,11 +488,6 @@ class SessionStore:
         await self.append(former, ResumedEntry(), change=lambda r: dataclasses.replace(r, state="active"))
         return former
 
-    async def archive(self, session: Session, *, archived: bool) -> None:
-        """Takes a session out of the active list, or back into it; nothing is removed."""
-        state = "archived" if archived else "active"
-        await self.update(session, lambda record: dataclasses.replace(record, state=state))
-
     async def delete(self, session_id: str) -> None:
         """Removes a session for good. The tombstone comes first: a crash half-way finishes at the next start."""
         session = await self.open(session_id)
@@ -503,6 +498,9 @@ class SessionStore:
             session.deleted = True
             await self._in_thread(lambda: self._remove_files(session))
             self._index.remove(session_id)
+            fresh = self._fresh.get(session.record.key)
+            if fresh is not None and fresh.record.previous == session_id:
+                del self._fresh[session.record.key]
             await self._journaled()
         self._live.pop(session_id, None)
         if self._kept.pop(session_id, None) is not None:

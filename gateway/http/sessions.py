@@ -319,8 +319,11 @@ class SessionEndpoints:
     async def pin(self, call: Call) -> web.Response:
         session = await opened(self._parts, call)
         body: PinIn = call.body
-        if not any(e.seq == body.seq and isinstance(e, UserEntry | AssistantEntry) for e in session.entries):
-            raise Problem(404, "Not found", f"There is no message with seq {body.seq} in this session.")
+        if not any(e.seq == body.seq for e in session.entries):
+            raise Problem(404, "Not found", f"There is no message with seq {body.seq} in this generation.")
+        refusal = self._parts.compactor.pin_refusal(session, body.seq) if body.pinned else None
+        if refusal is not None:
+            raise Problem(409, "Cannot be pinned", refusal, [("seq", refusal)])
         (entry,) = await self._parts.store.append(session, PinnedEntry(of=body.seq, pinned=body.pinned))
         return json_answer(entry_view(entry))
 
@@ -365,9 +368,8 @@ class SessionEndpoints:
         sender = checked_sender(self._parts, call.caller, key, None)
         owner = owner_of(key, sender, call.caller, self._parts.config.sessions.identities)
         body: EntriesIn = call.body
-        session = await self._parts.store.active(key, owner=owner)
         drafts = [draft_of(entry, self._parts.prompts.count) for entry in body.entries]
-        written = await self._parts.store.append(session, *drafts)
+        session, written = await self._parts.turns.record(key, owner, drafts)
         return json_answer({"session": session.id, "entries": [entry_view(entry) for entry in written]}, 201)
 
     async def prompt(self, call: Call) -> web.Response:

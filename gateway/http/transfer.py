@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -75,7 +76,7 @@ def routes(parts: Parts) -> list[Route]:
     async def take_in(call: Call) -> web.Response:
         body: ImportIn = call.body
         try:
-            found = parse_import(body.content.encode())
+            found = await asyncio.to_thread(parse_import, body.content.encode())
         except ImportProblem as error:
             places = [(f"record {p.record}", p.detail) for p in error.problems]
             raise Problem(422, "Cannot be imported", f"Nothing was imported. {error}", places) from error

@@ -256,9 +256,8 @@ class ChatCompletions:
         if newest.results == () and newest.user is None:
             detail = "The last message must come from the user, or bring the results of tool calls."
             raise Problem(400, "Invalid request", detail, [("messages", detail)])
-        if not parts.store.sessions_of(key):
-            await self._take_over(key, owner, history)
         user = newest.user
+        before = history.before_newest() if not parts.store.sessions_of(key) else []
         incoming = Incoming(
             text=user.text if user else "",
             attachments=user.attachments if user else (),
@@ -277,6 +276,7 @@ class ChatCompletions:
             params=params(body),
             max_output=body.max_completion_tokens or body.max_tokens,
             extra_system=history.system(),
+            before=tuple(d for message in before if (d := message.draft(parts.prompts.count)) is not None),
         )
         turn = await parts.turns.start(key, incoming)
         if body.stream:
@@ -285,14 +285,6 @@ class ChatCompletions:
         if result.failed:
             return error_answer(_turn_problem(result))
         return json_answer(completion(body.model, result, turn.client_tool_names), X_Sessiond_Turn=turn.id)
-
-    async def _take_over(self, key: SessionKey, owner: str | None, history: History) -> None:
-        """The first session of a key begins with what the client says was said before; one after a reset does not."""
-        before = history.before_newest()
-        drafts = [draft for message in before if (draft := message.draft(self._parts.prompts.count)) is not None]
-        if drafts:
-            session = await self._parts.store.active(key, owner=owner)
-            await self._parts.store.append(session, *drafts)
 
     async def _stream_turn(self, call: Call, body: CompletionIn, turn: Turn) -> web.StreamResponse:
         response = await open_stream(call.request, ping_s=self._parts.config.server.ping_s, X_Sessiond_Turn=turn.id)

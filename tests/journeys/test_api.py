@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from gateway.clock import ManualClock
 from sessions import upkeep
 from sessions.files import OsFiles
 from tests.journeys.daemon import KEY, Client, config, model_settings, running
@@ -219,3 +221,38 @@ async def test_a_deleted_chat_leaves_no_file_and_no_route_finds_it(tmp_path: Pat
         assert (await client.call("GET", PATH))[0] == 404
         assert (await client.texts(COPY))[0] == "stays"
         assert (await client.say("a new start"))["entries"][0]["seq"] == 1
+
+
+async def test_what_is_stored_from_elsewhere_follows_the_resets_too(tmp_path: Path, standin: StandIn) -> None:
+    clock = ManualClock(datetime(2026, 3, 1, 12, 0, tzinfo=UTC))
+    settings = config(sessions={"reset": {"daily_at": None, "idle_minutes": 60}}, **model_settings(standin.base_url))
+    async with running(tmp_path, settings, clock=clock) as client:
+        entries = {"entries": [{"role": "user", "text": "hello"}]}
+        first = (await client.call("POST", f"{PATH}/entries", entries))[1]["session"]
+        clock.set(clock.now() + timedelta(minutes=61))
+        assert (await client.call("POST", f"{PATH}/entries", entries))[1]["session"] != first
+
+
+async def test_nothing_of_a_deleted_chat_is_inherited(client: Client) -> None:
+    await client.say("hello")
+    await client.say("/model offline")
+    await client.say("/new")
+    await client.call("DELETE", PATH)
+    answer = await client.say("a stranger")
+    assert "offline model" not in answer["text"]
+
+
+async def test_pins_are_for_texts_and_have_a_limit(tmp_path: Path, standin: StandIn) -> None:
+    settings = config(**model_settings(standin.base_url, window=4000))
+    async with running(tmp_path, settings) as client:
+        await client.say("call:current_time {}")
+        await client.say("remember " + "word " * 300)
+        await client.say("and " + "word " * 300)
+        status, problem = await client.call("POST", f"{PATH}/pin", {"seq": 2})
+        assert (status, "tool call" in problem["detail"]) == (409, True)
+        users = [e["seq"] for e in await client.transcript() if e["type"] == "user"]
+        assert (await client.call("POST", f"{PATH}/pin", {"seq": users[1]}))[0] == 200
+        status, problem = await client.call("POST", f"{PATH}/pin", {"seq": users[2]})
+        assert (status, "Unpin" in problem["detail"]) == (409, True)
+        await client.call("POST", f"{PATH}/pin", {"seq": users[1], "pinned": False})
+        assert (await client.call("POST", f"{PATH}/pin", {"seq": users[2]}))[0] == 200

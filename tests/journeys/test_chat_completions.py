@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -200,3 +201,16 @@ async def test_the_models_are_agents_and_configured_models(tmp_path: Path, stand
         assert standin.requests[-1].body["messages"][0]["content"] == "Help."
         assert (await client.texts("agent:helper:openai:direct:ana"))[0] == "hi"
         await api.close()
+
+
+async def test_two_first_requests_at_once_take_the_history_over_once(api: AsyncOpenAI, client: Client) -> None:
+    history = [user("long ago"), assistant("yes")]
+    await asyncio.gather(
+        *(
+            api.chat.completions.create(model="agent/main", messages=[*history, user(text)], extra_headers=NAMED)
+            for text in ("one", "two")
+        )
+    )
+    texts = await client.texts()
+    assert texts.count("long ago") == 1
+    assert {"one", "two"} <= set(texts)

@@ -217,9 +217,5 @@ def test_a_context_that_means_no_key_says_what_is_missing_or_wrong(context: Chat
     assert caught.value.part == part
 
 
-def test_frontends_may_not_post_to_jobs_hooks_and_tasks() -> None:
-    assert [parse_key(text).internal for text in FORMS] == [False] * 5 + [True] * 3
-
-
 def test_equal_chats_are_equal_values() -> None:
     assert {parse_key("AGENT:main:MAIN"), SessionKey("main")} == {SessionKey("main", "main")}
