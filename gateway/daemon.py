@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -25,28 +24,22 @@ from gateway.models.pool import ModelPool
 from gateway.models.prices import price
 from gateway.parts import Parts
 from gateway.prompts import PromptBuilder
-from gateway.replies import CallNote, Replies
+from gateway.refill import refill
+from gateway.replies import Replies
 from gateway.tools import CurrentTime, ToolRegistry
 from gateway.turns import Turns
 from sessions.blobs import Blobs
-from sessions.entries import AssistantEntry
 from sessions.files import DirectoryLock, OsFiles, load_boot_id
-from sessions.index import PageQuery
 from sessions.store import SessionStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
+    from collections.abc import Mapping
 
     from gateway.clock import Clock
     from gateway.config import Config
     from sessions.files import Files
-    from sessions.index import Index
-    from sessions.record import SessionRecord
 
 log = structlog.get_logger()
-
-REFILL_MARGIN = timedelta(hours=1)
 
 
 def build_parts(
@@ -190,7 +183,7 @@ class Daemon:
                     loops.create_task(parts.tokens.load(), name="tokens"),
                     loops.create_task(parts.models.warm(), name="model"),
                     loops.create_task(parts.ledger.run(), name="ledger"),
-                    loops.create_task(self._refill_ledger(), name="ledger refill"),
+                    loops.create_task(refill(parts), name="ledger refill"),
                 ]
                 await self._stop.wait()
             finally:
@@ -210,58 +203,6 @@ class Daemon:
         await site.start()
         host, port = runner.addresses[0][:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-    async def _refill_ledger(self) -> None:
-        """Calls whose replies are in transcripts, but whose rows were not written before the last stop or crash.
-
-        Looks at sessions used since an hour before the newest row; a row that is there already is left alone.
-        """
-        parts = self.parts
-        latest = await parts.ledger.latest()
-        since = None if latest is None else latest - REFILL_MARGIN
-        for record in _used_since(parts.store.index, since):
-            session = await parts.store.open(record.session)
-            for entry in session.entries:
-                if (
-                    isinstance(entry, AssistantEntry)
-                    and entry.usage is not None
-                    and (since is None or entry.at > since)
-                ):
-                    parts.ledger.note(_note_of(parts, record.key, record.agent, entry), at=entry.at)
-
-
-def _used_since(index: Index, since: datetime | None) -> Iterator[SessionRecord]:
-    """Records with activity after `since`, without looking at older ones."""
-    for state in ("active", "former", "archived"):
-        cursor: str | None = None
-        while True:
-            page, cursor = index.page(PageQuery(limit=200, cursor=cursor, state=state))
-            for record in page:
-                if since is not None and record.active_at < since:
-                    cursor = None
-                    break
-                yield record
-            if cursor is None:
-                break
-
-
-def _note_of(parts: Parts, key: str, agent: str, entry: AssistantEntry) -> CallNote:
-    assert entry.usage is not None  # noqa: S101
-    model = entry.model or ""
-    name = parts.models.name_of(model)
-    return CallNote(
-        id=entry.id,
-        session=(entry.turn or "").partition("-")[0],
-        key=key,
-        user=None,
-        agent=agent,
-        role="chat",
-        model_name=name,
-        model=model,
-        usage=entry.usage,
-        cost=parts.ledger.cost(name, model, entry.usage),
-        duration_s=0,
-    )
 
 
 async def serve(config: Config, data_dir: Path) -> int:

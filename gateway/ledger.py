@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,10 +14,10 @@ import structlog
 from sessions.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
     from pathlib import Path
 
-    from sqlalchemy.ext.asyncio import AsyncEngine
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
     from gateway.clock import Clock
     from gateway.replies import CallNote
@@ -157,13 +158,13 @@ class UsageLedger:
             await self._engine.dispose()
 
     async def latest(self) -> datetime | None:
-        """When the newest row was written; None when there is none."""
-        engine = await self._ready()  # before the imports: in this thread they would wait for those of the opening
+        """When the newest row was written; None when there is none. Raises LedgerClosed."""
+        await self._opened_here()  # before the imports: in this thread they would wait for those of the opening
         from sqlalchemy import func, select
 
         from gateway.database import usage_table
 
-        async with engine.connect() as connection:
+        async with self._reading() as connection:
             newest = (await connection.execute(select(func.max(usage_table.c.at)))).scalar()
         return None if newest is None else datetime.fromtimestamp(newest / 1000, UTC)
 
@@ -188,21 +189,31 @@ class UsageLedger:
         ).group_by(*columns, table.key)
         for condition in _conditions(table, wanted):
             query = query.where(condition)
-        async with (await self._ready()).connect() as connection:
+        async with self._reading() as connection:
             rows = (await connection.execute(query)).all()
         return _merged(by, [row for row in rows if wanted.keys is None or wanted.keys(str(row[len(by)]))])
 
-    async def _ready(self) -> AsyncEngine:
+    async def _opened_here(self) -> AsyncEngine:
+        """Raises LedgerClosed when the database is known not to open."""
         if self.problem is not None and self._engine is None:
             raise LedgerClosed(self.problem)
         await self._opened.wait()
-        await self._flush_for_reading()
         assert self._engine is not None  # noqa: S101
         return self._engine
 
-    async def _flush_for_reading(self) -> None:
-        while self._pending:
-            await self.flush()
+    @asynccontextmanager
+    async def _reading(self) -> AsyncGenerator[AsyncConnection, None]:
+        """A connection that sees every row noted so far. Raises LedgerClosed, also for a full or broken disk."""
+        engine = await self._opened_here()
+        try:
+            while self._pending:
+                await self.flush()
+            async with engine.connect() as connection:
+                yield connection
+        except Exception as error:
+            if not _is_database_error(error):
+                raise
+            raise LedgerClosed(f"state.db cannot be used now ({error}). Free some space, then try again.") from error
 
 
 _COUNTERS = ("input_total", "cached_read", "cache_write", "output", "reasoning")
