@@ -24,15 +24,16 @@ from compaction.summary import (
 from compaction.triggers import MAX_FAILURES, CompactionState, is_due
 from gateway.models.base import ModelError, ModelRequest, complete
 from gateway.replies import CallNote
-from sessions.entries import CompactionFailedEntry, CompactionStartedEntry, SummaryEntry
+from sessions.entries import CompactionFailedEntry, CompactionStartedEntry
 from sessions.files import StorageError
-from sessions.store import MESSAGE_OVERHEAD, SessionGone
+from sessions.store import SessionGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from compaction.policy import CompactionPolicy
     from gateway.clock import Clock
+    from gateway.gauge import Gauge
     from gateway.models.base import ChatModel
     from gateway.replies import Ledger
     from sessions.entries import Entry, JsonObject
@@ -50,10 +51,7 @@ class SummaryModels(Protocol):
 
 
 class Compactor:
-    """One job for a session at a time. The session is held only for the moment of the commit.
-
-    `fixed` counts what is in every prompt of an agent: its system text and tools.
-    """
+    """One job for a session at a time. The session is held only for the moment of the commit."""
 
     def __init__(
         self,
@@ -62,7 +60,7 @@ class Compactor:
         models: SummaryModels,
         ledger: Ledger,
         count: Callable[[str], int],
-        fixed: Callable[[str], int],
+        gauge: Gauge,
         clock: Clock,
         policy: CompactionPolicy,
     ) -> None:
@@ -70,7 +68,7 @@ class Compactor:
         self._models = models
         self._ledger = ledger
         self._count = count
-        self._fixed = fixed
+        self._gauge = gauge
         self._clock = clock
         self._policy = policy
         self._jobs: dict[str, asyncio.Task[str]] = {}
@@ -82,45 +80,9 @@ class Compactor:
             self._group = group
             await asyncio.Event().wait()
 
-    def window(self, session: Session) -> int:
-        """The session's window in tokens; the assumed one while it is not known."""
-        model = self._models.choose(session.record.agent, session.record.settings.model)
-        return model.window or self._policy.assumed_window
-
-    def prompt_tokens(self, session: Session) -> int:
-        """Size of the next prompt: what the provider reported last, and our count of what came after."""
-        if session.record.context_tokens is None:
-            return self._counted(session)
-        since = 0
-        for entry in reversed(session.entries):
-            if getattr(entry, "usage", None) is not None:
-                break
-            since += entry.tokens + MESSAGE_OVERHEAD if entry.tokens else 0
-        return session.record.context_tokens + since
-
-    def _counted(self, session: Session) -> int:
-        """Size of the next prompt by our own count."""
-        return self._fixed(session.record.agent) + session.tokens
-
-    def crowded(self, session: Session) -> bool:
-        """Whether the next prompt would be above the hard limit, by the provider's count or by ours.
-
-        Both, because a prompt that had to be shortened tells the provider less than there is.
-        """
-        limit = self._policy.hard_limit * self.window(session)
-        return self.prompt_tokens(session) >= limit or self._counted(session) >= limit
-
     def pin_refusal(self, session: Session, seq: int) -> str | None:
         """Why a message cannot be pinned; None when it can."""
-        return pin_refusal(session.entries, seq, self._policy, self.window(session))
-
-    def budget(self, session: Session) -> int | None:
-        """Tokens the messages of a prompt may have; None while the model's window is not known."""
-        window = self._models.choose(session.record.agent, session.record.settings.model).window
-        if window is None:
-            return None
-        summary = next((e.tokens for e in session.entries if isinstance(e, SummaryEntry)), 0)
-        return max(1, int(self._policy.hard_limit * window) - self._fixed(session.record.agent) - summary)
+        return pin_refusal(session.entries, seq, self._policy, self._gauge.window(session))
 
     def consider(self, session: Session) -> None:
         """Starts a job when one is due. Called when a person's message has been accepted; returns at once."""
@@ -129,8 +91,8 @@ class Compactor:
         reason = is_due(
             self._policy,
             CompactionState.from_json(session.record.compaction),
-            tokens=self.prompt_tokens(session),
-            window=self.window(session),
+            tokens=self._gauge.prompt_tokens(session),
+            window=self._gauge.window(session),
             messages=session.record.messages,
             now=self._clock.now(),
         )
@@ -151,7 +113,7 @@ class Compactor:
 
     def begin(self, session: Session, wish: str | None) -> str:
         """Like compact, but answers at once with what will happen."""
-        plan = plan_compaction(session.entries, self._policy, self.window(session))
+        plan = plan_compaction(session.entries, self._policy, self._gauge.window(session))
         if isinstance(plan, NothingToDo):
             return plan.reason
         if session.id not in self._jobs:
@@ -163,12 +125,12 @@ class Compactor:
         job = self._jobs.get(session.id)
         if job is not None:
             await asyncio.wait({job}, timeout=self._policy.wait_s)
-        if self.crowded(session):
+        if self._gauge.crowded(session):
             await self.emergency(session)
 
     async def emergency(self, session: Session) -> bool:
         """Summarises by rules at once, keeping as little as possible word for word. True when that freed something."""
-        plan = plan_compaction(session.entries, self._policy, self.window(session), overlap=False)
+        plan = plan_compaction(session.entries, self._policy, self._gauge.window(session), overlap=False)
         if isinstance(plan, NothingToDo):
             return False
         return await self._commit(session, plan, self._by_rules(session, plan), by="rules", model=None)
@@ -186,7 +148,7 @@ class Compactor:
             return "The summary failed; the conversation goes on as it was."
 
     async def _compact(self, session: Session, reason: str, wish: str | None) -> str:
-        plan = plan_compaction(session.entries, self._policy, self.window(session))
+        plan = plan_compaction(session.entries, self._policy, self._gauge.window(session))
         if isinstance(plan, NothingToDo):
             return plan.reason
         await self._store.append(session, CompactionStartedEntry(reason=reason, anchor=plan.summarised_through))
@@ -262,7 +224,7 @@ class Compactor:
             summary, texts=texts_of(plan.fresh), previous=previous, generation=session.record.generation + 1
         )
         replaced = sum(e.tokens for e in plan.fresh) + (plan.previous.tokens if plan.previous else 0)
-        budget = min(int(self._policy.summary_share * self.window(session)), max(50, replaced // 2))
+        budget = min(int(self._policy.summary_share * self._gauge.window(session)), max(50, replaced // 2))
         return shortened(whole, budget, self._count)
 
     async def _commit(self, session: Session, plan: Plan, summary: JsonObject, *, by: str, model: str | None) -> bool:
@@ -274,7 +236,7 @@ class Compactor:
             return next_generation(plan, entries, summary, by=by, model=model, tokens=tokens)
 
         after = tokens + plan.tokens_kept
-        window = self.window(session)
+        window = self._gauge.window(session)
 
         def change(record: SessionRecord) -> SessionRecord:
             state = CompactionState.from_json(record.compaction).succeeded(

@@ -17,6 +17,7 @@ from gateway.clock import SystemClock
 from gateway.compactor import Compactor
 from gateway.counting import LazyCounter
 from gateway.dispatch import CommandAnswers
+from gateway.gauge import Gauge
 from gateway.http.app import build_app
 from gateway.ledger import UsageLedger
 from gateway.models.discovery import probe_ollama
@@ -71,12 +72,13 @@ def build_parts(
     store = SessionStore(data_dir, config.sessions, files, clock)
     tools = ToolRegistry([CurrentTime()], timeout_s=config.turn.tool_timeout_s)
     prompts = PromptBuilder(agents=config.agents, tools=tools, clock=clock, tokens=tokens)
+    gauge = Gauge(models=models, fixed=prompts.fixed_tokens, policy=config.compaction)
     compactor = Compactor(
         store=store,
         models=models,
         ledger=ledger,
         count=tokens.count,
-        fixed=prompts.fixed_tokens,
+        gauge=gauge,
         clock=clock,
         policy=config.compaction,
     )
@@ -86,6 +88,7 @@ def build_parts(
         prompts=prompts,
         tools=tools,
         ledger=ledger,
+        gauge=gauge,
         room=compactor,
         clock=clock,
         policy=config.turn,
@@ -121,6 +124,7 @@ def build_parts(
         tools=tools,
         turns=turns,
         compactor=compactor,
+        gauge=gauge,
     )
 
 

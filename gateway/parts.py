@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gateway.compactor import Compactor
     from gateway.config import Config
     from gateway.counting import LazyCounter
+    from gateway.gauge import Gauge
     from gateway.ledger import UsageLedger
     from gateway.models.pool import ModelPool
     from gateway.prompts import PromptBuilder
@@ -41,3 +42,4 @@ class Parts:
     tools: ToolRegistry
     turns: Turns
     compactor: Compactor
+    gauge: Gauge

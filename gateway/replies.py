@@ -76,11 +76,16 @@ class Ledger(Protocol):
     def note(self, call: CallNote) -> None: ...
 
 
-class Room(Protocol):
-    """Keeps prompts within the model's window."""
+class Gauge(Protocol):
+    """How large the next prompt is."""
 
     def crowded(self, session: Session) -> bool: ...
     def budget(self, session: Session) -> int | None: ...
+
+
+class Room(Protocol):
+    """Keeps prompts within the model's window."""
+
     async def make_room(self, session: Session) -> None: ...
     async def emergency(self, session: Session) -> bool: ...
 
@@ -96,6 +101,7 @@ class Replies:
         prompts: Prompts,
         tools: ToolRegistry,
         ledger: Ledger,
+        gauge: Gauge,
         room: Room,
         clock: Clock,
         policy: TurnPolicy,
@@ -105,6 +111,7 @@ class Replies:
         self._prompts = prompts
         self._tools = tools
         self._ledger = ledger
+        self._gauge = gauge
         self._room = room
         self._clock = clock
         self._policy = policy
@@ -151,9 +158,9 @@ class Replies:
         session = lead.session
         shown = frozenset(turn.id for turn in lane.running)
         for retries_left in range(OVERFLOW_RETRIES, -1, -1):
-            if self._room.crowded(session):
+            if self._gauge.crowded(session):
                 await self._room.make_room(session)
-            budget = self._room.budget(session)
+            budget = self._gauge.budget(session)
             if budget is not None:
                 budget >>= OVERFLOW_RETRIES - retries_left
             prompt = self._prompts.build(session, shown, lead.incoming, tools=tools, budget=budget)
