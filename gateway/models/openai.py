@@ -136,6 +136,9 @@ class OpenAIModel:
 
     def _take(self, name: str, fields: dict[str, Any], reply: PartialReply) -> str:
         """Takes over one object; the new text in it. Raises ModelError for an error object."""
+        piece = _plain_piece(fields)
+        if piece is not None and reply.begun:
+            return reply.add_text(piece)
         if name == END:
             reply.ended = True
             return ""
@@ -175,6 +178,19 @@ class OpenAIModel:
 
 def _not_wanted(sha256: str) -> bytes:
     raise StorageError(f"The model takes no files, so {sha256[:12]} is not read.")
+
+
+def _plain_piece(fields: dict[str, Any]) -> str | None:
+    """The text of an object that brings a piece of text and nothing else, as nearly all do; None for any other."""
+    choices = fields.get("choices")
+    if not isinstance(choices, list) or len(cast("list[Any]", choices)) != 1 or fields.get("usage"):
+        return None
+    choice = fields_of(choices[0])
+    delta = fields_of(choice.get("delta"))
+    if len(delta) != 1 or choice.get("finish_reason") or fields.get("error"):
+        return None
+    piece = delta.get("content")
+    return piece if isinstance(piece, str) else None
 
 
 def _take_delta(reply: PartialReply, delta: dict[str, Any]) -> str:
