@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sessions.context import Message
+
+CacheLayout = Literal["memories_last", "memories_first"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +37,29 @@ class Prompt:
     trailing: str | None = None
 
 
+def sorted_tools(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """By name, so that the order they were registered in cannot break the cache."""
+    return tuple(sorted(tools, key=lambda tool: tool.name))
+
+
 def build_prompt(
     *,
     system: str,
     messages: Sequence[Message],
     tools: Sequence[ToolSpec] = (),
     summary: str | None = None,
-    trailing: str | None = None,
+    trailing: Sequence[str] = (),
+    layout: CacheLayout = "memories_last",
 ) -> Prompt:
-    """Tools are sorted by name, so that the order they were registered in cannot break the cache."""
+    """`trailing`: texts that differ from call to call. Under `memories_first` they go where most put them, into the
+    system text, and every call pays for it."""
+    changing = "\n\n".join(trailing)
+    if changing and layout == "memories_first":
+        system, changing = f"{system}\n\n{changing}", ""
     return Prompt(
         system=system,
         messages=tuple(messages),
-        tools=tuple(sorted(tools, key=lambda tool: tool.name)),
+        tools=sorted_tools(tools),
         summary=summary,
-        trailing=trailing,
+        trailing=changing or None,
     )
