@@ -39,7 +39,7 @@ def min_max_sum(searches: Iterable[Scored[Id]]) -> dict[Id, float]:
 def with_neighbours(
     scores: Mapping[Id, float], neighbours: Callable[[Id], Sequence[Id]], credit: float = NEIGHBOUR_CREDIT
 ) -> dict[Id, float]:
-    """Adds to every score `credit` times that of the best neighbour: an answer often stands beside what names its subject.
+    """Adds to every score `credit` times that of the best neighbour: an answer often stands beside what names it.
 
     `neighbours` is symmetric; one that was not found itself comes in with the credit alone.
     """

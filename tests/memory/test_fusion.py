@@ -22,7 +22,8 @@ def test_searches_count_alike_whatever_their_scale() -> None:
 
 
 def test_a_search_that_found_one_thing_or_nothing_counts_too() -> None:
-    assert min_max_sum([Scored({"a": 0.2}, floor=None), Scored[str]({})]) == {"a": 1.0}
+    nothing: Scored[str] = Scored({})
+    assert min_max_sum([Scored({"a": 0.2}, floor=None), nothing]) == {"a": 1.0}
 
 
 def test_the_neighbour_of_the_best_comes_in() -> None:
