@@ -164,11 +164,12 @@ def result_from_entries(session: Session, turn: str, entries: Sequence[Entry] | 
 
     `entries`: where to look, when not only in the current generation.
     """
-    known = session.entries if entries is None else entries
+    known = session.since(turn) if entries is None else entries
     own = [e for e in known if e.turn == turn]
     lead = next((e.turn for e in known if turn in _also(e)), None)
     if lead is not None and lead != turn:
-        own = own + [e for e in known if e.turn == lead and not isinstance(e, UserEntry)]
+        led = session.since(lead) if entries is None else entries
+        own = own + [e for e in led if e.turn == lead and not isinstance(e, UserEntry)]
     return _result_of(session, turn, own)
 
 

@@ -16,10 +16,8 @@ from gateway.replies import others
 from gateway.turn import Incoming, Turn, TurnResult, result_from_entries
 from sessions.entries import (
     CommandEntry,
-    EndedEntry,
     EndReason,
     Entry,
-    ResumedEntry,
     ToolResultEntry,
     TurnFailedEntry,
     UserEntry,
@@ -219,7 +217,7 @@ class Turns:
             return session, previous.ended if previous else "first"
         lane = self._lanes.get(session.id)
         busy = lane is not None and lane.busy
-        if not busy and (word := pending_end(session.entries)) is not None:
+        if not busy and (word := pending_end(session.commands)) is not None:
             return await self._store.end(session, word), word
         record = session.record
         due = reset_due(
@@ -363,7 +361,7 @@ class Turns:
                 lane.running = []
         self._lanes.pop(session_id, None)
         try:
-            if (word := pending_end(session.entries)) is not None and not session.ended:
+            if (word := pending_end(session.commands)) is not None and not session.ended:
                 await self._store.end(session, word)
         except StorageError as error:
             log.warning("session.not_ended", session=session_id, error=str(error))
@@ -552,16 +550,11 @@ class _Cut(Exception):
     """Ends the turns' task group at the end of the grace time."""
 
 
-def pending_end(entries: Sequence[Entry]) -> EndReason | None:
-    """Why a session is about to end: a `/new` or `/reset` that no end has followed yet."""
-    for entry in reversed(entries):
-        match entry:
-            case EndedEntry() | ResumedEntry():
-                return None
-            case CommandEntry(name="new" | "reset", reply=started) if started == STARTED:
-                return "new" if entry.name == "new" else "reset"
-            case _:
-                pass
+def pending_end(commands: Sequence[CommandEntry]) -> EndReason | None:
+    """Why a session is about to end: a `/new` or `/reset` among its commands that no end has followed yet."""
+    for command in reversed(commands):
+        if command.name in ("new", "reset") and command.reply == STARTED:
+            return "new" if command.name == "new" else "reset"
     return None
 
 

@@ -81,11 +81,12 @@ class Session:
     """One session in memory: its record, and all entries of its current generation.
 
     `entries` are in the order of the file; what an earlier generation carried over stands there as itself. `tokens` is
-    what they come to in a prompt, by our own count.
+    what they come to in a prompt, by our own count. `commands` are those since the session last ended or was resumed.
     """
 
     __slots__ = (
         "__weakref__",
+        "commands",
         "deleted",
         "entries",
         "lock",
@@ -102,6 +103,7 @@ class Session:
         self.transcript = transcript
         self.entries: list[Entry] = []
         self.open: dict[str, None] = {}
+        self.commands: list[CommandEntry] = []
         self.requests: dict[str, Request] = {}
         self.problems: tuple[Problem, ...] = ()
         self.deleted = False
@@ -121,9 +123,21 @@ class Session:
     def ended(self) -> bool:
         return self.record.ended is not None
 
+    def since(self, turn: str) -> list[Entry]:
+        """The entries from the first one of a turn on, without looking at what came before."""
+        parts = session_of_turn(turn)
+        if parts is None or parts[0] != self.id:
+            return []
+        later: list[Entry] = []
+        for entry in reversed(self.entries):
+            if entry.seq < parts[1]:
+                break
+            later.append(entry)
+        return later[::-1]
+
     def turn_entries(self, turn: str) -> list[Entry]:
         """The entries of one turn, in the order they were written."""
-        return [e for e in self.entries if e.turn == turn or turn in getattr(e, "also", ())]
+        return [e for e in self.since(turn) if e.turn == turn or turn in getattr(e, "also", ())]
 
     def _add(self, written: Sequence[Entry]) -> None:
         entries = uncarried(written)
@@ -131,11 +145,15 @@ class Session:
         self.tokens += sum(e.tokens + MESSAGE_OVERHEAD for e in entries if e.tokens)
         for entry in entries:
             match entry:
-                case UserEntry() | CommandEntry():
-                    if entry.turn and entry.request_id:
-                        self.requests.setdefault(entry.request_id, Request(entry.turn, entry.request_sha256))
-                    if isinstance(entry, UserEntry) and entry.turn:
+                case UserEntry():
+                    self._remember(entry)
+                    if entry.turn:
                         self.open[entry.turn] = None
+                case CommandEntry():
+                    self._remember(entry)
+                    self.commands.append(entry)
+                case EndedEntry() | ResumedEntry():
+                    self.commands.clear()
                 case ToolResultEntry(turn=str(turn)) if turn == turn_id(self.id, entry.seq):
                     self.open[turn] = None
                 case RetractedEntry():
@@ -144,6 +162,10 @@ class Session:
                     pass
         for turn in answered_turns(entries):
             self.open.pop(turn, None)
+
+    def _remember(self, entry: UserEntry | CommandEntry) -> None:
+        if entry.turn and entry.request_id:
+            self.requests.setdefault(entry.request_id, Request(entry.turn, entry.request_sha256))
 
     def moved(self, entries: Sequence[Entry], record: SessionRecord, transcript: Transcript) -> None:
         """Go on in a new generation, which is on disk. Requests of the ones before stay known while it is in memory."""

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sessions.entries import (
-    AssistantEntry,
-    CommandEntry,
-    EndedEntry,
-    Entry,
-    PinnedEntry,
-    ResumedEntry,
-    SummaryEntry,
-    UserEntry,
-)
+from sessions.entries import AssistantEntry, EndedEntry, Entry, ResumedEntry, SummaryEntry, UserEntry
+from sessions.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,35 +24,38 @@ def tallied(record: SessionRecord, entries: Iterable[Entry]) -> SessionRecord:
 
 
 def _after(record: SessionRecord, entry: Entry) -> SessionRecord:
-    counted = dataclasses.replace(
-        record, entries=record.entries + 1, last_seq=max(record.last_seq, entry.seq), active_at=record.active_at
+    return dataclasses.replace(
+        record, entries=record.entries + 1, last_seq=max(record.last_seq, entry.seq), **_changed(record, entry)
     )
+
+
+def _changed(record: SessionRecord, entry: Entry) -> dict[str, Any]:
+    """What an entry changes beside its being one more, by field of the record."""
     match entry:
         case UserEntry():
-            return dataclasses.replace(
-                counted,
-                messages=record.messages + 1,
-                active_at=max(record.active_at, entry.at),
-                title=record.title or title_of(entry.text),
-            )
-        case AssistantEntry():
-            spent = entry.usage
-            return dataclasses.replace(
-                counted,
-                messages=record.messages + 1,
-                input_tokens=record.input_tokens + (spent.input_total if spent else 0),
-                output_tokens=record.output_tokens + (spent.output if spent else 0),
-                cache_read=record.cache_read + (spent.cached_read if spent else 0),
-                cache_write=record.cache_write + (spent.cache_write if spent else 0),
-            )
+            return {
+                "messages": record.messages + 1,
+                "active_at": max(record.active_at, entry.at),
+                "title": record.title or title_of(entry.text),
+            }
+        case AssistantEntry(usage=None):
+            return {"messages": record.messages + 1}
+        case AssistantEntry(usage=Usage() as spent):
+            return {
+                "messages": record.messages + 1,
+                "input_tokens": record.input_tokens + spent.input_total,
+                "output_tokens": record.output_tokens + spent.output,
+                "cache_read": record.cache_read + spent.cached_read,
+                "cache_write": record.cache_write + spent.cache_write,
+            }
         case EndedEntry():
-            return dataclasses.replace(counted, ended=entry.reason)
+            return {"ended": entry.reason}
         case ResumedEntry():
-            return dataclasses.replace(counted, ended=None, active_at=max(record.active_at, entry.at))
+            return {"ended": None, "active_at": max(record.active_at, entry.at)}
         case SummaryEntry():
-            return dataclasses.replace(counted, compactions=record.compactions + 1)
-        case CommandEntry() | PinnedEntry() | _:
-            return counted
+            return {"compactions": record.compactions + 1}
+        case _:
+            return {}
 
 
 def title_of(text: str) -> str | None:
