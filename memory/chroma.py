@@ -1,0 +1,301 @@
+"""The vector index in Chroma: 64 collections per model by hash of the pool, inside the daemon or on a server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from memory.index import COLLECTIONS, IndexBroken, Near, by_collection, collection_number, parse_point
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from memory.embed import Fingerprint, Vectors
+    from memory.index import Point
+
+T = TypeVar("T")
+
+PREFIX = "sessiond-"
+MAX_BATCH = 500
+"""Chroma takes 5,461 at once; a search that comes meanwhile waits for one batch."""
+PAGE = 5000
+OPERATION_S = 60.0
+_DATABASE = "chroma.sqlite3"
+_OPENING = "opening"
+
+
+class ChromaIndex:
+    """One client in one thread. `url` None: files under `folder`, which are opened by nobody else.
+
+    Each rebuild begins in a new sub-folder: Chroma remembers, per path, that opening it once failed.
+    """
+
+    def __init__(self, folder: Path, url: str | None = None, *, operation_s: float = OPERATION_S) -> None:
+        self._folder = folder
+        self._url = url
+        self._operation_s = operation_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="chroma")
+        self._client: Any = None
+        self._collections: dict[int, Any] = {}
+        self._space = ""
+        self._path: Path | None = None
+        self._inode = 0
+        self._used = 0
+
+    async def open(self, fingerprint: Fingerprint) -> None:
+        await self._run(lambda: self._open(fingerprint.name))
+
+    async def put(self, points: Sequence[Point], vectors: Vectors) -> None:
+        rows: dict[int, list[int]] = {}
+        for row, point in enumerate(points):
+            rows.setdefault(collection_number(point.pool), []).append(row)
+        for number, mine in rows.items():
+            for at in range(0, len(mine), MAX_BATCH):
+                part = mine[at : at + MAX_BATCH]
+                chosen = [points[row] for row in part]
+                await self._run(lambda n=number, c=chosen, v=vectors[part]: self._put(n, c, v))
+
+    async def remove(self, points: Sequence[Point]) -> None:
+        keys: dict[int, list[str]] = {}
+        for point in points:
+            keys.setdefault(collection_number(point.pool), []).append(point.key)
+        for number, mine in keys.items():
+            for at in range(0, len(mine), MAX_BATCH):
+                await self._run(lambda n=number, k=mine[at : at + MAX_BATCH]: self._remove(n, k))
+
+    async def near(self, pools: Sequence[str], vector: Vectors, limit: int) -> list[Near]:
+        return await self._run(lambda: self._near(pools, vector, limit))
+
+    async def points(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for number in range(COLLECTIONS):
+            found.update(await self._run(lambda n=number: self._points(n)))
+        return found
+
+    async def count(self) -> int:
+        return await self._run(self._count)
+
+    async def reset(self) -> None:
+        await self._run(self._reset)
+
+    async def drop_others(self) -> None:
+        await self._run(self._drop_others)
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._run(self._release)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """One piece of work in the thread; whatever goes wrong there is IndexBroken."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._operation_s):
+                return await loop.run_in_executor(self._thread, lambda: _guarded(work))
+        except TimeoutError as error:
+            self._abandon()
+            raise IndexBroken(f"The vector index did not answer within {self._operation_s:g} s.") from error
+
+    def _abandon(self) -> None:
+        """A thread that hangs is left alone; the next work gets a new one, and a new client."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="chroma")
+        self._client = None
+        self._collections = {}
+
+    # --- in the thread ----------------------------------------------------------------------------------------------
+
+    def _open(self, space: str) -> None:
+        if self._client is not None and self._space == space:
+            self._check_there()
+            return
+        self._space = space
+        self._collections = {}
+        if self._client is None:
+            self._client = self._connect() if self._url is None else self._connect_server(self._url)
+        for collection in self._client.list_collections():
+            number = _number_of(collection.name, space)
+            if number is not None:
+                self._collections[number] = self._client.get_collection(collection.name, embedding_function=None)
+        self._try_all()
+
+    def _connect(self) -> Any:
+        """A daemon that died while it opened the index may have died of it: then the index begins anew."""
+        import chromadb
+
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        marker = self._folder / _OPENING
+        if marker.exists():
+            self._discard()
+        marker.touch(mode=0o600)
+        numbers = self._numbers()
+        self._used = max([*numbers, self._used]) if numbers else self._used + 1
+        self._path = self._folder / str(self._used)
+        self._path.mkdir(mode=0o700, exist_ok=True)
+        client = chromadb.PersistentClient(str(self._path), settings=_settings())
+        self._inode = (self._path / _DATABASE).stat().st_ino
+        return client
+
+    def _connect_server(self, url: str) -> Any:
+        import chromadb
+
+        parts = urlsplit(url)
+        ssl = parts.scheme == "https"
+        port = parts.port or (443 if ssl else 8000)
+        return chromadb.HttpClient(host=parts.hostname or "", port=port, ssl=ssl, settings=_settings())
+
+    def _try_all(self) -> None:
+        """Reads from every collection once, so that what is damaged shows now."""
+        for collection in self._collections.values():
+            some = collection.get(limit=1, include=["embeddings"])
+            if some["ids"]:
+                collection.query(query_embeddings=some["embeddings"], n_results=1, include=[])
+        (self._folder / _OPENING).unlink(missing_ok=True)
+
+    def _numbers(self) -> list[int]:
+        return [int(entry.name) for entry in self._folder.iterdir() if entry.is_dir() and entry.name.isdecimal()]
+
+    def _check_there(self) -> None:
+        if self._url is not None or self._path is None:
+            return
+        try:
+            there = (self._path / _DATABASE).stat().st_ino == self._inode
+        except OSError:
+            there = False
+        if not there:
+            raise IndexBroken("The folder of the vector index was deleted or replaced; it is rebuilt.")
+
+    def _collection(self, number: int) -> Any:
+        """Made when a pool first needs it: a small installation has a few."""
+        self._check_there()
+        if number not in self._collections:
+            self._collections[number] = self._client.get_or_create_collection(
+                f"{PREFIX}{self._space}-{number:02}",
+                embedding_function=None,
+                configuration={"hnsw": {"space": "cosine", "num_threads": 1}},
+            )
+        return self._collections[number]
+
+    def _put(self, number: int, points: list[Point], vectors: Vectors) -> None:
+        self._collection(number).upsert(
+            ids=[point.key for point in points],
+            embeddings=vectors,
+            metadatas=[{"pool": point.pool} for point in points],
+        )
+
+    def _remove(self, number: int, keys: list[str]) -> None:
+        self._check_there()
+        if number in self._collections:
+            self._collections[number].delete(ids=keys)
+
+    def _near(self, pools: Sequence[str], vector: Vectors, limit: int) -> list[Near]:
+        self._check_there()
+        found: list[Near] = []
+        for number, mine in by_collection(pools).items():
+            if number not in self._collections:
+                continue
+            answer = self._collections[number].query(
+                query_embeddings=[vector],
+                n_results=limit,
+                where={"pool": mine[0]} if len(mine) == 1 else {"pool": {"$in": mine}},
+                include=["distances", "metadatas"],
+            )
+            rows = zip(answer["ids"][0], answer["distances"][0], answer["metadatas"][0], strict=True)
+            found += (Near(parse_point(key, _pool_of(told)), 1.0 - distance) for key, distance, told in rows)
+        return sorted(found, key=lambda near: -near.score)[:limit]
+
+    def _points(self, number: int) -> dict[str, str]:
+        self._check_there()
+        if number not in self._collections:
+            return {}
+        return dict(_pages(self._collections[number]))
+
+    def _count(self) -> int:
+        self._check_there()
+        return sum(collection.count() for collection in self._collections.values())
+
+    def _reset(self) -> None:
+        if self._url is not None:
+            self._client = self._client or self._connect_server(self._url)
+            self._delete_collections(lambda name: _number_of(name, self._space) is not None)
+            return
+        self._release()
+        self._discard()
+        self._client = self._connect()
+        self._try_all()
+
+    def _drop_others(self) -> None:
+        self._check_there()
+        self._delete_collections(lambda name: name.startswith(PREFIX) and _number_of(name, self._space) is None)
+
+    def _delete_collections(self, wanted: Callable[[str], bool]) -> None:
+        for collection in self._client.list_collections():
+            if wanted(collection.name):
+                self._client.delete_collection(collection.name)
+                self._collections.pop(_number_of(collection.name, self._space) or -1, None)
+
+    def _discard(self) -> None:
+        numbers = self._numbers() if self._folder.exists() else []
+        for number in numbers:
+            shutil.rmtree(self._folder / str(number), ignore_errors=True)
+        self._used = max([*numbers, self._used])
+
+    def _release(self) -> None:
+        client, self._client = self._client, None
+        self._collections = {}
+        if client is not None:
+            with contextlib.suppress(Exception):  # of a damaged index: it is left behind anyway
+                client.close()
+
+
+def _guarded(work: Callable[[], T]) -> T:
+    """Damaged files make Chroma raise anything, also panics of its Rust side, which are no Exception."""
+    try:
+        return work()
+    except IndexBroken:
+        raise
+    except BaseException as error:
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise
+        raise IndexBroken(f"The vector index cannot be used ({type(error).__name__}: {str(error)[:200]}).") from error
+
+
+def _number_of(name: str, space: str) -> int | None:
+    """Which collection of a model's 64 a name stands for; None for another's."""
+    start = f"{PREFIX}{space}-"
+    return int(name[len(start) :]) if name.startswith(start) and name[len(start) :].isdecimal() else None
+
+
+def _pool_of(told: dict[str, Any] | None) -> str:
+    """What stands beside a point; nothing where there is nothing, so that it fits no pool."""
+    return "" if told is None else str(told.get("pool", ""))
+
+
+def _pages(collection: Any) -> Iterator[tuple[str, str]]:
+    at = 0
+    while True:
+        page = collection.get(limit=PAGE, offset=at, include=["metadatas"])
+        yield from (
+            (key, str((told or {}).get("pool"))) for key, told in zip(page["ids"], page["metadatas"], strict=True)
+        )
+        if len(page["ids"]) < PAGE:
+            return
+        at += PAGE
+
+
+def _settings() -> Any:
+    """Nothing is reported to anybody, whatever the environment says."""
+    from chromadb.config import Settings
+
+    return Settings(
+        anonymized_telemetry=False,
+        chroma_otel_collection_endpoint="",
+        chroma_otel_granularity=None,
+        chroma_server_headers=None,
+        is_persistent=False,
+    )

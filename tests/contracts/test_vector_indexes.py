@@ -1,0 +1,216 @@
+"""What every VectorIndex promises, and what Chroma's becomes when its files are deleted or damaged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memory.chroma import ChromaIndex
+from memory.embed import Fingerprint, HashEmbedder
+from memory.index import COLLECTIONS, IndexBroken, ListIndex, Point, VectorIndex, collection_number, point_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from memory.embed import Vectors
+
+KINDS = ["list", "chroma"]
+ONE = Fingerprint(provider="test", model="one", dimension=256)
+TWO = Fingerprint(provider="test", model="two", dimension=256)
+TEXTS = {
+    "user:ana": ["the dog is called Rex", "the flat has two rooms", "green tea, no sugar"],
+    "user:bob": ["the dog is called Bella", "the car is red"],
+    "project:house": ["the roof is new"],
+}
+
+
+@pytest.fixture(params=KINDS)
+async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorIndex]:
+    made = ListIndex() if request.param == "list" else ChromaIndex(tmp_path / "index")
+    await made.open(ONE)
+    yield made
+    await made.close()
+
+
+async def vectors_of(texts: list[str]) -> Vectors:
+    return await HashEmbedder().embed_passages(texts)
+
+
+async def fill(index: VectorIndex) -> dict[str, str]:
+    """Puts TEXTS in; the text of each point's key."""
+    told: dict[str, str] = {}
+    for pool, texts in TEXTS.items():
+        points = [point_of(f"{pool}/{at}", pool, text) for at, text in enumerate(texts)]
+        await index.put(points, await vectors_of(texts))
+        told |= {point.key: text for point, text in zip(points, texts, strict=True)}
+    return told
+
+
+async def found(index: VectorIndex, pools: list[str], text: str, limit: int = 10) -> list[str]:
+    (vector,) = await vectors_of([text])
+    return [near.point.key for near in await index.near(pools, vector, limit)]
+
+
+async def test_the_nearest_comes_first_and_only_from_the_pools_asked_for(index: VectorIndex) -> None:
+    told = await fill(index)
+    keys = await found(index, ["user:ana"], "what is the dog called")
+    assert next(told[key] for key in keys) == "the dog is called Rex"
+    assert len(keys) == 3
+    both = await found(index, ["user:bob", "user:ana"], "the dog is called", 2)
+    assert {told[key] for key in both} == {"the dog is called Rex", "the dog is called Bella"}
+    assert await found(index, ["user:nobody"], "dog") == []
+    assert await found(index, [], "dog") == []
+
+
+async def test_scores_are_cosines(index: VectorIndex) -> None:
+    await fill(index)
+    (vector,) = await vectors_of(["the roof is new"])
+    (near,) = await index.near(["project:house"], vector, 1)
+    assert near.score == pytest.approx(1, abs=1e-3)
+    assert near.point.pool == "project:house"
+    assert near.point.id == "project:house/0"
+
+
+async def test_a_point_put_twice_is_there_once_and_a_removed_one_is_gone(index: VectorIndex) -> None:
+    told = await fill(index)
+    await fill(index)
+    assert await index.count() == len(told)
+    assert (await index.points()).keys() == told.keys()
+    gone = point_of("user:ana/0", "user:ana", "the dog is called Rex")
+    await index.remove([gone, Point("never", "there", "user:ana")])
+    assert gone.key not in await index.points()
+    assert gone.key not in await found(index, ["user:ana"], "dog called Rex")
+    assert await index.count() == len(told) - 1
+
+
+async def test_a_changed_text_is_another_point(index: VectorIndex) -> None:
+    await fill(index)
+    old = point_of("user:ana/0", "user:ana", "the dog is called Rex")
+    assert point_of("user:ana/0", "user:ana", "the dog is called Max").key != old.key
+    assert point_of("user:ana/0", "user:bob", "the dog is called Rex").key != old.key
+
+
+async def test_vectors_of_another_model_are_never_found_and_dropped_when_told(index: VectorIndex) -> None:
+    told = await fill(index)
+    await index.open(TWO)
+    assert await index.count() == 0
+    assert await found(index, ["user:ana"], "dog") == []
+    await index.open(ONE)
+    assert await index.count() == len(told)
+    await index.open(TWO)
+    await index.put([Point("x", "1", "user:ana")], await vectors_of(["dog"]))
+    await index.drop_others()
+    assert await index.count() == 1
+    await index.open(ONE)
+    assert await index.count() == 0
+
+
+async def test_a_reset_index_is_empty_and_works(index: VectorIndex) -> None:
+    told = await fill(index)
+    await index.reset()
+    assert await index.points() == {}
+    await fill(index)
+    assert await index.count() == len(told)
+
+
+async def test_more_than_a_batch_goes_in_and_comes_out(index: VectorIndex) -> None:
+    points = [Point(str(number), "v", "user:ana") for number in range(1200)]
+    vectors = np.random.default_rng(1).standard_normal((1200, 256)).astype(np.float32)
+    await index.put(points, vectors)
+    assert (await index.points()) == {point.key: "user:ana" for point in points}
+    await index.remove(points[:1100])
+    assert await index.count() == 100
+
+
+async def test_what_was_put_is_there_after_a_restart(tmp_path: Path) -> None:
+    first = ChromaIndex(tmp_path / "index")
+    await first.open(ONE)
+    told = await fill(first)
+    await first.close()
+    second = ChromaIndex(tmp_path / "index")
+    await second.open(ONE)
+    assert (await second.points()).keys() == told.keys()
+    await second.close()
+
+
+@pytest.mark.parametrize("damage", ["deleted", "replaced", "overwritten", "truncated"])
+async def test_deleted_or_damaged_files_are_an_error_and_a_reset_mends_it(tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "index"
+    index = ChromaIndex(folder)
+    await index.open(ONE)
+    told = await fill(index)
+    _damage(folder, damage)
+    if damage in ("deleted", "replaced"):
+        with pytest.raises(IndexBroken):
+            await found(index, ["user:ana"], "dog")
+    else:
+        await index.close()
+        index = ChromaIndex(folder)
+        with pytest.raises(IndexBroken):
+            await index.open(ONE)
+    await index.reset()
+    await fill(index)
+    assert (await index.points()).keys() == told.keys()
+    assert len(await found(index, ["user:ana"], "dog")) == 3
+    await index.close()
+    again = ChromaIndex(folder)
+    await again.open(ONE)
+    assert await again.count() == len(told)
+    await again.close()
+
+
+def _damage(folder: Path, how: str) -> None:
+    if how == "deleted":
+        shutil.rmtree(folder)
+    if how == "replaced":
+        shutil.copytree(folder, folder.with_name("copy"))
+        shutil.rmtree(folder)
+        folder.with_name("copy").rename(folder)
+    for file in folder.rglob("*"):
+        if file.is_file() and how == "overwritten":
+            file.write_bytes(os.urandom(file.stat().st_size))
+        if file.is_file() and how == "truncated":
+            os.truncate(file, 50)
+
+
+async def test_an_index_that_killed_the_daemon_while_it_was_opened_begins_anew(tmp_path: Path) -> None:
+    index = ChromaIndex(tmp_path / "index")
+    await index.open(ONE)
+    await fill(index)
+    await index.close()
+    (tmp_path / "index" / "opening").touch()
+    again = ChromaIndex(tmp_path / "index")
+    await again.open(ONE)
+    assert await again.count() == 0
+    await again.close()
+
+
+async def test_no_text_and_no_pool_of_nobody_is_in_its_files(tmp_path: Path) -> None:
+    index = ChromaIndex(tmp_path / "index")
+    await index.open(ONE)
+    await fill(index)
+    await index.close()
+    written = b"".join(file.read_bytes() for file in (tmp_path / "index").rglob("*") if file.is_file())
+    assert b"user:ana" in written
+    assert b"Rex" not in written
+    assert b"roof" not in written
+
+
+async def test_a_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    index = ChromaIndex(tmp_path / "index", "http://127.0.0.1:9")
+    with pytest.raises(IndexBroken):
+        await index.open(ONE)
+    await index.close()
+
+
+def test_pools_spread_over_all_collections() -> None:
+    counts = [0] * COLLECTIONS
+    for number in range(6400):
+        counts[collection_number(f"user:{number}")] += 1
+    assert min(counts) > 50
+    assert max(counts) < 170
