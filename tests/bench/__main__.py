@@ -30,12 +30,13 @@ class Size:
     turns: int
     each: int
     sessions: int
+    turns_each: int
     active: int
     active_turns: int
 
 
-FULL = Size(rounds=5, starts=5, turns=60, each=30, sessions=100_000, active=1_000, active_turns=5)
-QUICK = Size(rounds=5, starts=2, turns=15, each=10, sessions=10_000, active=200, active_turns=2)
+FULL = Size(rounds=5, starts=5, turns=60, each=30, sessions=100_000, turns_each=50, active=1_000, active_turns=5)
+QUICK = Size(rounds=5, starts=2, turns=15, each=10, sessions=10_000, turns_each=1, active=200, active_turns=2)
 
 
 async def run(size: Size, folder: Path) -> list[Figure]:
@@ -48,7 +49,7 @@ async def run(size: Size, folder: Path) -> list[Figure]:
             figures = await turn_load.measure(at, folder, rounds=size.rounds, turns=size.turns, each=size.each)
         figures += await scale.start_of_process(folder, config, size.starts)
         figures += await scale.active_sessions(folder / "active", config, model, size.active, size.active_turns)
-        figures += await scale.by_sessions(folder, config, model, size.sessions, size.starts)
+        figures += await scale.by_sessions(folder, config, model, size.sessions, size.turns_each, size.starts)
     return sorted(figures, key=lambda one: one.row)
 
 

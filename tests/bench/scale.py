@@ -53,13 +53,13 @@ async def _help_s() -> float:
     return time.perf_counter() - started
 
 
-async def by_sessions(folder: Path, config: Path, model: str, count: int, rounds: int) -> list[Figure]:
-    """Rows 6, 7 and 8 with `count` sessions, a tenth of them, and a hundred."""
+async def by_sessions(folder: Path, config: Path, model: str, count: int, turns: int, rounds: int) -> list[Figure]:
+    """Rows 6, 7 and 8 with `count` sessions of `turns` turns each, a tenth of them, and a hundred."""
     sizes = (FEW, count // 10, count)
     folders = {size: folder / f"of-{size}" for size in sizes}
     for size in sizes:
         await _one_turn(folders[size], config, model)
-        await asyncio.to_thread(sow, folders[size], size)
+        await asyncio.to_thread(sow, folders[size], size, turns)
     figures = [f for size in sizes[1:] for f in await _starts(folders[size], config, size, rounds)]
     figures += await _pages_and_memory(folders, config, rounds)
     return figures

@@ -14,28 +14,35 @@ from tests.bench.index_load import record
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sessions.entries import Entry
     from sessions.record import SessionRecord
 
 QUESTION = "Where is the best place to buy bread in Brno on a Sunday?"
 ANSWER = "The bakery at the market opens at seven. " * 3
 
 
-def sow(data_dir: Path, count: int) -> None:
-    """`count` sessions: a transcript of two entries each, and the index as a stop in order leaves it."""
+def sow(data_dir: Path, count: int, turns: int = 1) -> None:
+    """`count` sessions: a transcript of `turns` questions with their answers each, and the index as a stop in order
+    leaves it."""
     files = OsFiles()
     index, _ = Index.load(files, data_dir, stamp="seed")
     for number in range(count):
-        index.put(_written(files, data_dir, record(number)))
+        index.put(_written(files, data_dir, record(number), turns))
     index.commit_snapshot(index.prepare_snapshot(clean=True))
 
 
-def _written(files: OsFiles, data_dir: Path, one: SessionRecord) -> SessionRecord:
+def _written(files: OsFiles, data_dir: Path, one: SessionRecord, turns: int) -> SessionRecord:
     header = Header(session=one.session, generation=1, key=one.key, agent=one.agent, at=one.created_at)
     path = transcript_path(data_dir, one.agent, one.session, 1)
     transcript = Transcript.create(files, path, header, sync=False)
-    turn = turn_id(one.session, 1)
+    transcript.append([entry for seq in range(1, 2 * turns, 2) for entry in _turn(one, seq)])
+    return dataclasses.replace(one, entries=2 * turns, messages=2 * turns, last_seq=2 * turns, size=transcript.size)
+
+
+def _turn(one: SessionRecord, seq: int) -> list[Entry]:
+    turn = turn_id(one.session, seq)
     ids = (f"{one.session[:-1]}A", f"{one.session[:-1]}B")
-    user = UserEntry(text=QUESTION, tokens=13, turn=turn, seq=1, id=ids[0], at=one.active_at)
-    reply = AssistantEntry(text=ANSWER, tokens=30, turn=turn, seq=2, id=ids[1], at=one.active_at)
-    transcript.append([user, reply])
-    return dataclasses.replace(one, entries=2, messages=2, last_seq=2, size=transcript.size)
+    return [
+        UserEntry(text=QUESTION, tokens=13, turn=turn, seq=seq, id=ids[0], at=one.active_at),
+        AssistantEntry(text=ANSWER, tokens=30, turn=turn, seq=seq + 1, id=ids[1], at=one.active_at),
+    ]
