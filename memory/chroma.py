@@ -237,7 +237,8 @@ class ChromaIndex:
         for collection in self._client.list_collections():
             if wanted(collection.name):
                 self._client.delete_collection(collection.name)
-                self._collections.pop(_number_of(collection.name, self._space) or -1, None)
+        kept = {collection.name for collection in self._client.list_collections()}
+        self._collections = {number: one for number, one in self._collections.items() if one.name in kept}
 
     def _discard(self) -> None:
         numbers = self._numbers() if self._folder.exists() else []
@@ -271,18 +272,19 @@ def _number_of(name: str, space: str) -> int | None:
     return int(name[len(start) :]) if name.startswith(start) and name[len(start) :].isdecimal() else None
 
 
-def _pool_of(told: dict[str, Any] | None) -> str:
+def _pool_of(told: Any) -> str:
     """What stands beside a point; nothing where there is nothing, so that it fits no pool."""
-    return "" if told is None else str(told.get("pool", ""))
+    try:
+        return str(told["pool"])
+    except (TypeError, KeyError):
+        return ""
 
 
 def _pages(collection: Any) -> Iterator[tuple[str, str]]:
     at = 0
     while True:
         page = collection.get(limit=PAGE, offset=at, include=["metadatas"])
-        yield from (
-            (key, str((told or {}).get("pool"))) for key, told in zip(page["ids"], page["metadatas"], strict=True)
-        )
+        yield from ((key, _pool_of(told)) for key, told in zip(page["ids"], page["metadatas"], strict=True))
         if len(page["ids"]) < PAGE:
             return
         at += PAGE

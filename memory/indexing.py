@@ -1,0 +1,322 @@
+"""Keeps the vector index equal to the texts it stands for, beside the replies, whatever happens to either."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from memory.embed import EmbeddingFailed
+from memory.index import IndexBroken, parse_point, point_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from memory.embed import Embedder
+    from memory.index import Near, Point, VectorIndex
+    from memory.policy import IndexPolicy
+
+BATCH = 256
+RETRY_S = 5.0
+HOPELESS = 3
+"""More texts than this that fail one by one: the model counts as down, and not the texts as unfit."""
+RETRY_ROUNDS = 6
+
+Serving = Literal["starting", "building", "serving", "waiting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Indexable:
+    """A text that wants a vector. `id` is unique among all sources."""
+
+    id: str
+    pool: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChange:
+    """One row of a source's feed; `item` None: the text is gone."""
+
+    number: int
+    id: str
+    item: Indexable | None
+
+
+class SourceFailed(Exception):
+    """A source cannot be read at present; it is asked again."""
+
+
+class IndexSource(Protocol):
+    """Where texts come from: memories, files, transcripts. Every method raises SourceFailed."""
+
+    def everything(self) -> AsyncIterator[Sequence[Indexable]]:
+        """All texts that want a vector now, in pages."""
+        ...
+
+    async def latest(self) -> int:
+        """The number of the newest change."""
+        ...
+
+    async def changes(self, after: int, limit: int) -> Sequence[IndexChange]:
+        """What changed since, oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexStatus:
+    """How far the index is. `failed`: texts the model refused; they are found by keywords only."""
+
+    state: Serving
+    fingerprint: str | None
+    done: int
+    total: int
+    failed: int
+    problem: str | None
+
+
+class Indexer:
+    """The loop of the index. `near` answers only while the index is known to be whole."""
+
+    def __init__(
+        self,
+        *,
+        embedder: Embedder,
+        index: VectorIndex,
+        sources: Sequence[IndexSource],
+        policy: IndexPolicy,
+        sleep: Callable[[float], Awaitable[None]],
+        on_problem: Callable[[str | None], None] = lambda _: None,
+    ) -> None:
+        self._embedder = embedder
+        self._index = index
+        self._sources = sources
+        self._policy = policy
+        self._sleep = sleep
+        self._on_problem = on_problem
+        self._state: Serving = "starting"
+        self._fingerprint: str | None = None
+        self._held: dict[str, Point] = {}
+        self._read = [0] * len(sources)
+        self._failed: dict[str, Indexable] = {}
+        self._done = self._total = 0
+        self._problem: str | None = None
+        self._wake = asyncio.Event()
+        self._rebuild = False
+        self._suspect: IndexBroken | None = None
+        self._caught_up: list[asyncio.Future[None]] = []
+
+    @property
+    def status(self) -> IndexStatus:
+        return IndexStatus(
+            state=self._state,
+            fingerprint=self._fingerprint,
+            done=self._done,
+            total=self._total,
+            failed=len(self._failed),
+            problem=self._problem,
+        )
+
+    def wake(self) -> None:
+        """Something changed in a source."""
+        self._wake.set()
+
+    def rebuild(self) -> None:
+        """Makes the index anew; keywords serve meanwhile."""
+        self._rebuild = True
+        self._wake.set()
+
+    async def caught_up(self) -> None:
+        """Returns when everything that had changed by now is in the index."""
+        future = asyncio.get_running_loop().create_future()
+        self._caught_up.append(future)
+        self._wake.set()
+        await future
+
+    async def near(self, pools: Sequence[str], text: str, limit: int) -> list[Near]:
+        """Proposals for a query. Raises EmbeddingFailed and IndexBroken; then keywords have to do."""
+        if self._state != "serving":
+            raise IndexBroken("The vector index is being built.")
+        (vector,) = await self._embedder.embed_queries([text])
+        try:
+            return await self._index.near(pools, vector, limit)
+        except IndexBroken as error:
+            self._state = "waiting"
+            self._suspect = error
+            self._wake.set()
+            raise
+
+    async def run(self) -> None:
+        """Builds, follows the changes, and mends what breaks. Never raises for a model or an index that is down."""
+        broken = False
+        while True:
+            try:
+                if broken or self._rebuild:
+                    self._rebuild = False
+                    await self._index.reset()
+                    broken = False
+                await self._build()
+                await self._follow()
+            except EmbeddingFailed as error:
+                await self._pause(str(error))
+            except IndexBroken as error:
+                broken = True
+                await self._pause(str(error))
+            except SourceFailed as error:
+                await self._pause(str(error))
+
+    async def _pause(self, problem: str) -> None:
+        self._state = "waiting"
+        self._tell(problem)
+        await self._sleep(RETRY_S)
+
+    def _tell(self, problem: str | None) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            self._on_problem(problem)
+
+    # --- building ---------------------------------------------------------------------------------------------------
+
+    async def _build(self) -> None:
+        """Compares the index with the sources point by point, and makes it equal. Serves when it has been counted."""
+        fingerprint = await self._embedder.prepare()
+        self._state = "building"
+        self._fingerprint = fingerprint.name
+        await self._index.open(fingerprint)
+        self._read = [await source.latest() for source in self._sources]
+        there = await self._index.points()
+        self._held = {}
+        self._failed = {}
+        self._done, self._total = 0, 0
+        for source in self._sources:
+            async for page in source.everything():
+                await self._take_page(page, there)
+        await self._index.remove([parse_point(key, pool) for key, pool in there.items()])
+        await self._verify()
+        await self._index.drop_others()
+        self._state = "serving"
+        self._tell(None)
+
+    async def _take_page(self, page: Sequence[Indexable], there: dict[str, str]) -> None:
+        """Takes what the index has already out of `there`, and puts in what is missing."""
+        self._total += len(page)
+        missing: list[tuple[Point, Indexable]] = []
+        for item in page:
+            point = point_of(item.id, item.pool, item.text)
+            if there.get(point.key) == point.pool:
+                del there[point.key]
+                self._held[item.id] = point
+                self._done += 1
+            else:
+                missing.append((point, item))
+        for at in range(0, len(missing), BATCH):
+            await self._put(missing[at : at + BATCH])
+
+    async def _put(self, part: Sequence[tuple[Point, Indexable]]) -> None:
+        try:
+            vectors = await self._embedder.embed_passages([item.text for _, item in part])
+        except EmbeddingFailed:
+            await self._put_one_by_one(part)
+            return
+        await self._index.put([point for point, _ in part], vectors)
+        for point, item in part:
+            self._held[item.id] = point
+            self._failed.pop(item.id, None)
+        self._done += len(part)
+
+    async def _put_one_by_one(self, part: Sequence[tuple[Point, Indexable]]) -> None:
+        """A text that a model refuses does not keep the others out. Raises EmbeddingFailed when it refuses them all."""
+        refused = 0
+        for point, item in part:
+            try:
+                vectors = await self._embedder.embed_passages([item.text])
+            except EmbeddingFailed:
+                refused += 1
+                if refused > HOPELESS or (self._done == 0 and refused == len(part)):
+                    raise
+                self._failed[item.id] = item
+                continue
+            await self._index.put([point], vectors)
+            self._held[item.id] = point
+            self._failed.pop(item.id, None)
+            self._done += 1
+
+    async def _verify(self) -> None:
+        """A build that left something out is none. Raises IndexBroken."""
+        there = await self._index.points()
+        held = {point.key: point.pool for point in self._held.values()}
+        if there != held:
+            missing, extra = len(held.keys() - there.keys()), len(there.keys() - held.keys())
+            raise IndexBroken(f"The vector index lacks {missing} and has {extra} too many after it was built.")
+
+    # --- following --------------------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Takes over changes as they come, and counts now and then. Returns when a rebuild was asked for."""
+        rounds = 0
+        while not self._rebuild:
+            self._wake.clear()
+            waiting, self._caught_up = self._caught_up, []
+            try:
+                await self._take_changes()
+                if rounds % RETRY_ROUNDS == 0:
+                    await self._retry_failed()
+                await self._check()
+            except BaseException:
+                self._caught_up += waiting
+                raise
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+            rounds += 1
+            await self._wait()
+
+    async def _take_changes(self) -> None:
+        for number, source in enumerate(self._sources):
+            while changes := await source.changes(self._read[number], BATCH):
+                await self._apply(changes)
+                self._read[number] = changes[-1].number
+
+    async def _retry_failed(self) -> None:
+        """While the first is still refused the others are not tried."""
+        for item in list(self._failed.values()):
+            await self._put([(point_of(item.id, item.pool, item.text), item)])
+            if item.id in self._failed:
+                return
+
+    async def _check(self) -> None:
+        if self._suspect is not None:
+            suspect, self._suspect = self._suspect, None
+            raise suspect
+        if await self._index.count() != len(self._held):
+            raise IndexBroken("The vector index has lost or gained points; it is rebuilt.")
+        self._tell(None)
+
+    async def _apply(self, changes: Sequence[IndexChange]) -> None:
+        newest = {change.id: change for change in changes}
+        stale: list[Point] = []
+        fresh: list[tuple[Point, Indexable]] = []
+        for change in newest.values():
+            held = self._held.get(change.id)
+            point = None if change.item is None else point_of(change.id, change.item.pool, change.item.text)
+            if held is not None and held != point:
+                stale.append(held)
+                del self._held[change.id]
+            if point is not None and change.item is not None and held != point:
+                fresh.append((point, change.item))
+            if point is None:
+                self._failed.pop(change.id, None)
+        await self._index.remove(stale)
+        if fresh:
+            await self._put(fresh)
+        self._total = len(self._held) + len(self._failed)
+        self._done = len(self._held)
+
+    async def _wait(self) -> None:
+        """Until something changed, or it is time to count."""
+        tasks = [asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(self._sleep(self._policy.check_s))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
