@@ -107,3 +107,20 @@ class RecallPolicy(Policy):
         default=5, description="How long a reply waits for them, in seconds; what comes later goes to the next call."
     )
     mid_turn: MidTurnPolicy = Field(default_factory=MidTurnPolicy, description="Searches while a turn runs.")
+
+
+class RecordsPolicy(Policy):
+    """What is kept of a memory, and for how long after it was deleted."""
+
+    allow_secrets: bool = Field(
+        default=False, description="true: keys, tokens, passwords and card numbers are stored as they are written."
+    )
+    max_characters: Annotated[int, Field(ge=100, le=100_000)] = Field(
+        default=8000, description="Longest text of one memory."
+    )
+    similar: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.6, description="Share of words two memories have in common to be reported as similar."
+    )
+    trash_days: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="Memories in the trash are deleted for good after this many days; null: never."
+    )

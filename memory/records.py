@@ -101,8 +101,8 @@ class Memory:
     """One self-contained fact. `topic` is a topic's id.
 
     A changed memory keeps its id: what it said before becomes a row of its own with state `superseded`, to which
-    `supersedes` points and whose `current` is the id of the memory it was once. `revision` grows with every write, for
-    writers that compare.
+    `supersedes` points and whose `current` is the id of the memory it was once. `place` is the one
+    place of a bounded topic. `revision` grows with every write, for writers that compare.
     """
 
     id: str
@@ -116,6 +116,7 @@ class Memory:
     valid_to: datetime | None = None
     supersedes: str | None = None
     current: str | None = None
+    place: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     source: Source
     author: str
@@ -258,12 +259,14 @@ class Filters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """One change of one memory. Rows of one `operation` belong together. After a purge `before`, `after` and `why` are
+    """One change of one memory; `row` is the memory itself, or a former version of it. Rows of one `operation` belong
+    together. After a purge `before`, `after` and `why` are
     empty: that it happened stays, what it said does not."""
 
     id: int
     operation: str
     memory: str
+    row: str
     pool: Pool
     at: datetime
     action: Action

@@ -1,0 +1,105 @@
+"""Connections to the records: reads, writes one after the other, the tables brought up to date, and text wiped out."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from memory.errors import MemoryConflict, MemoryUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from sqlalchemy import Connection
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+SCRUB_TRIES = 5
+SCRUB_WAIT_S = 0.2
+
+
+class Records:
+    """The engine given from outside, as memory uses it."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._writer = asyncio.Lock()
+        self.sqlite = engine.dialect.name == "sqlite"
+
+    async def migrate(self) -> None:
+        """Makes or changes the tables. Alembic reads its steps from files, so it works in a thread of its own."""
+        await asyncio.to_thread(lambda: asyncio.run(_migrate(self._engine.url)))
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[AsyncConnection, None]:
+        """Raises MemoryUnavailable when the database cannot be read."""
+        try:
+            async with self._engine.connect() as connection:
+                yield connection
+        except (DBAPIError, OSError) as error:
+            raise _unavailable(error) from error
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncGenerator[AsyncConnection, None]:
+        """One transaction that may read first: it holds SQLite's write lock from its beginning, so it cannot come
+        to nothing half way. Raises MemoryUnavailable."""
+        try:
+            async with self._writer, self._engine.begin() as connection:
+                if self.sqlite:
+                    await connection.exec_driver_sql("BEGIN IMMEDIATE")
+                yield connection
+        except IntegrityError as error:
+            raise MemoryConflict("Another memory or topic has that place or name; nothing was changed.") from error
+        except (DBAPIError, OSError) as error:
+            raise _unavailable(error) from error
+
+    async def scrub(self) -> bool:
+        """Rewrites the database without what was deleted, and empties its log. False: a reader held the log open."""
+        if not self.sqlite:
+            return True
+        try:
+            async with self._writer, self._engine.connect() as plain:
+                connection = await plain.execution_options(isolation_level="AUTOCOMMIT")
+                await connection.exec_driver_sql("PRAGMA temp_store=MEMORY")
+                await connection.exec_driver_sql("VACUUM")
+                for _ in range(SCRUB_TRIES):
+                    row = (await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).one()
+                    if not row[0]:
+                        return True
+                    await asyncio.sleep(SCRUB_WAIT_S)
+        except (DBAPIError, OSError) as error:
+            raise _unavailable(error) from error
+        return False
+
+
+def _unavailable(error: Exception) -> MemoryUnavailable:
+    return MemoryUnavailable(f"Memory cannot be reached now ({_short(error)}). Try again in a moment.")
+
+
+def _short(error: Exception) -> str:
+    """The driver's words: the statement and its values, which hold texts, stay out."""
+    return str(getattr(error, "orig", None) or error)
+
+
+async def _migrate(url: Any) -> None:
+    engine = create_async_engine(url)
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(_upgrade)
+    finally:
+        await engine.dispose()
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

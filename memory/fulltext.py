@@ -1,0 +1,94 @@
+"""The full text of memories in SQLite's FTS5, cut by our own tokenizer on both sides."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import text
+
+from memory.records import TextHit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from memory.records import Pool
+
+MAX_TERMS = 64
+TABLE = "memory_text"
+
+_HITS = (
+    f"SELECT memories.id, -bm25({TABLE}, 0.0, 1.0) AS score FROM {TABLE} "  # noqa: S608
+    f"JOIN memories ON memories.number = {TABLE}.rowid "
+    f"WHERE {TABLE} MATCH :match AND {{state}} ORDER BY score DESC, memories.number DESC LIMIT :limit"
+)
+_ACTIVE = "memories.state = 'active' AND :at IS NULL"
+_VALID = (
+    "memories.state IN ('active', 'superseded') AND memories.valid_from <= :at "
+    "AND (memories.valid_to IS NULL OR memories.valid_to > :at)"
+)
+
+
+class FullText:
+    """Rows of full text by the number of their memory. Every hit is a proposal, for the store to confirm."""
+
+    def __init__(
+        self, terms: Callable[[str], list[str]], query_terms: Callable[[str], list[str]] | None = None
+    ) -> None:
+        self._terms = terms
+        self._query_terms = query_terms or terms
+
+    def terms(self, words: str) -> list[str]:
+        """What a text is found by."""
+        return [term for term in self._terms(words) if term.strip()]
+
+    async def put(self, connection: AsyncConnection, rows: Iterable[tuple[int, str, str]]) -> None:
+        """(number, pool, text) of each memory; its former row goes."""
+        fields: list[dict[str, Any]] = [
+            {"number": number, "pool": _pool_term(pool), "words": " ".join(self.terms(words))}
+            for number, pool, words in rows
+        ]
+        if not fields:
+            return
+        await self.drop(connection, [row["number"] for row in fields])
+        await connection.execute(
+            text(f"INSERT INTO {TABLE} (rowid, pool, words) VALUES (:number, :pool, :words)"),  # noqa: S608
+            fields,
+        )
+
+    async def drop(self, connection: AsyncConnection, numbers: Sequence[int]) -> None:
+        if numbers:
+            statement = text(f"DELETE FROM {TABLE} WHERE rowid = :number")  # noqa: S608
+            await connection.execute(statement, [{"number": number} for number in numbers])
+
+    async def hits(
+        self, connection: AsyncConnection, words: str, pools: Sequence[Pool], limit: int, *, as_of: int | None = None
+    ) -> list[TextHit]:
+        """The best active memories of these pools, or those valid at a time (milliseconds), the best first (BM25).
+
+        What is superseded or in the trash is left out before the limit, so it cannot crowd out what counts.
+        """
+        terms = list(dict.fromkeys(term for term in self._query_terms(words) if term.strip()))[:MAX_TERMS]
+        if not terms or not pools:
+            return []
+        wanted = " OR ".join(_quoted(term) for term in terms)
+        places = " OR ".join(_quoted(_pool_term(str(pool))) for pool in pools)
+        found = await connection.execute(
+            text(_HITS.format(state=_ACTIVE if as_of is None else _VALID)),
+            {"match": f"pool : ({places}) AND words : ({wanted})", "limit": limit, "at": as_of},
+        )
+        return [TextHit(str(row[0]), float(row[1])) for row in found]
+
+    async def wipe(self, connection: AsyncConnection) -> None:
+        """Merges the index into one piece, so that it names no term of a deleted row any more."""
+        await connection.execute(text(f"INSERT INTO {TABLE} ({TABLE}) VALUES ('optimize')"))  # noqa: S608
+
+
+def _quoted(term: str) -> str:
+    return '"' + term.replace('"', '""') + '"'
+
+
+def _pool_term(pool: str) -> str:
+    return "p" + hashlib.sha256(pool.encode("utf-8", "replace")).hexdigest()[:20]

@@ -1,0 +1,116 @@
+"""Conditions and orders of lists of memories: pure, from filters to SQL."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlalchemy import ColumnElement, and_, exists, false, or_, select, true
+from sqlalchemy.orm import aliased
+
+from memory.access import own_scope, readable
+from memory.errors import InvalidMemory
+from memory.rows import millis
+from memory.tables import memories, topics
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from memory.records import Filters, State, Viewer
+
+Sort = Literal["updated", "created", "importance"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQuery:
+    """One page of a list, the highest first. `after` is where the page before ended."""
+
+    state: State = "active"
+    sort: Sort = "updated"
+    limit: int = 50
+    after: str | None = None
+
+
+def seen(viewer: Viewer, filters: Filters) -> ColumnElement[bool]:
+    """Rows the viewer may see and means: of the named pools, or of all that are its own."""
+    column = memories.c.pool
+    if filters.pools is None:
+        return and_(readable(viewer, column), own_scope(viewer, column))
+    return and_(readable(viewer, column), column.in_([str(pool) for pool in filters.pools]))
+
+
+def fitting(viewer: Viewer, filters: Filters) -> ColumnElement[bool]:
+    """Everything filters ask for but the state."""
+    conditions = [seen(viewer, filters), memories.c.importance >= filters.min_importance]
+    if filters.no_topic:
+        conditions.append(memories.c.topic.is_(None))
+    if filters.topics is not None:
+        conditions.append(memories.c.topic.in_(filters.topics) if filters.topics else false())
+    if filters.kinds is not None:
+        conditions.append(memories.c.kind.in_(filters.kinds))
+    for name, value in filters.properties.items():
+        conditions.append(memories.c.properties[name].as_string() == value)
+    if filters.recalled:
+        bound = (
+            or_(topics.c.project.is_(None), topics.c.project == viewer.project)
+            if viewer.project
+            else (topics.c.project.is_(None))
+        )
+        conditions.append(exists(select(topics.c.id).where(topics.c.id == memories.c.topic, bound)))
+    return and_(*conditions)
+
+
+def valid(as_of: datetime | None) -> ColumnElement[bool]:
+    """Active rows; or what was true at a time, unless it was deleted since: also former versions of what is active."""
+    if as_of is None:
+        return memories.c.state == "active"
+    at = millis(as_of)
+    head = aliased(memories)
+    alive = exists(select(head.c.id).where(head.c.id == memories.c.current, head.c.state == "active"))
+    return and_(
+        or_(memories.c.state == "active", and_(memories.c.state == "superseded", alive)),
+        memories.c.valid_from <= at,
+        or_(memories.c.valid_to.is_(None), memories.c.valid_to > at),
+    )
+
+
+def order_of(sort: Sort) -> tuple[ColumnElement[Any], ...]:
+    """Newest or most important first; ties in the order of ids."""
+    column = {
+        "updated": memories.c.updated_at,
+        "created": memories.c.created_at,
+        "importance": memories.c.importance,
+    }[sort]
+    return column, memories.c.number
+
+
+def after_condition(query: ListQuery) -> ColumnElement[bool]:
+    """Rows below the place a cursor names. Raises InvalidMemory."""
+    if query.after is None:
+        return true()
+    value, number = _read_cursor(query)
+    column, key = order_of(query.sort)
+    return or_(column < value, and_(column == value, key < number))
+
+
+def cursor_of(query: ListQuery, row: Any) -> str:
+    """Where a page ended."""
+    column, key = order_of(query.sort)
+    place = [query.sort, row[column.name], row[key.name]]
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def _read_cursor(query: ListQuery) -> tuple[int, int]:
+    try:
+        raw = (query.after or "").encode("ascii")
+        sort, value, number = json.loads(base64.urlsafe_b64decode(raw + b"=" * (-len(raw) % 4)))
+        if sort != query.sort or not isinstance(value, int) or not isinstance(number, int):
+            raise ValueError("made for another list")
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise InvalidMemory("cursor", "is none of this list; start without one") from error
+    if max(abs(value), abs(number)) >= 2**63:
+        raise InvalidMemory("cursor", "is none of this list; start without one")
+    return value, number

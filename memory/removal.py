@@ -1,0 +1,85 @@
+"""Deleting for good: the text leaves the rows, the audit, the full text and the files of the database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, insert, or_, select, update
+
+from memory.operation import feed, set_state
+from memory.rows import memory_from_row, memory_to_row, millis
+from memory.tables import audit, memories, state, tombstones
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memory.database import Records
+    from memory.fulltext import FullText
+    from memory.operation import Operation
+    from memory.records import Memory
+
+CHUNK = 400
+
+
+async def purge_rows(operation: Operation, fulltext: FullText | None, chosen: Sequence[Memory]) -> list[str]:
+    """Deletes memories and all they said before, and returns the ids. Tombstones stay: hashes, no text.
+
+    The files of the database are wiped afterwards, by `scrub_if_due`; that it is due is part of this transaction.
+    """
+    gone: list[str] = []
+    for at in range(0, len(chosen), CHUNK):
+        gone += await _purge_chunk(operation, fulltext, [memory.id for memory in chosen[at : at + CHUNK]])
+    await set_state(operation.connection, "scrub", 1)
+    return gone
+
+
+async def _purge_chunk(operation: Operation, fulltext: FullText | None, ids: Sequence[str]) -> list[str]:
+    connection = operation.connection
+    query = select(memories).where(or_(memories.c.id.in_(ids), memories.c.current.in_(ids)))
+    found = (await connection.execute(query)).mappings().all()
+    rows = [memory_from_row(row) for row in found]
+    for row in rows:
+        operation.note_removed(row, "purged")
+    await operation.flush()
+    if fulltext is not None:
+        await fulltext.drop(connection, [row["number"] for row in found])
+    all_ids = [row.id for row in rows]
+    for at in range(0, len(all_ids), CHUNK):
+        part = all_ids[at : at + CHUNK]
+        await connection.execute(delete(memories).where(memories.c.id.in_(part)))
+        await connection.execute(
+            update(audit)
+            .where(or_(audit.c.row.in_(part), audit.c.memory.in_(part)))
+            .values(before=None, after=None, why="")
+        )
+    await _bury(operation, rows)
+    await feed(connection, {row.id: str(row.pool) for row in rows})
+    return all_ids
+
+
+async def _bury(operation: Operation, rows: Sequence[Memory]) -> None:
+    """Leaves a tombstone for every text."""
+    stones = {
+        (str(row.pool), memory_to_row(row)["text_hash"]): {"topic": row.topic, "at": millis(operation.now)}
+        for row in rows
+    }
+    for (pool, digest), fields in stones.items():
+        there = tombstones.c.pool == pool, tombstones.c.text_hash == digest
+        await operation.connection.execute(delete(tombstones).where(*there))
+        await operation.connection.execute(insert(tombstones).values(pool=pool, text_hash=digest, **fields))
+
+
+async def scrub_if_due(records: Records, fulltext: FullText | None) -> bool:
+    """Wipes the files after a purge, also one that was cut before it came to this. False: has to be tried again."""
+    async with records.reading() as connection:
+        due = (await connection.execute(select(state.c.value).where(state.c.name == "scrub"))).scalar()
+    if not due:
+        return True
+    if fulltext is not None:
+        async with records.writing() as connection:
+            await fulltext.wipe(connection)
+    if not await records.scrub():
+        return False
+    async with records.writing() as connection:
+        await set_state(connection, "scrub", 0)
+    return True

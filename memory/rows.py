@@ -1,0 +1,120 @@
+"""Memories, topics and audit entries as rows, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from memory.access import INSTANCE
+from memory.records import Audit, Memory, Source, Topic, parse_pool, text_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memory.records import Pool
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TIMES = (
+    "valid_from",
+    "valid_to",
+    "created_at",
+    "updated_at",
+    "trashed_at",
+    "last_recalled_at",
+    "checked_at",
+)
+PLAIN = "id topic kind text importance state place current supersedes author recall_count revision".split()
+
+
+def millis(at: datetime) -> int:
+    return (at - EPOCH) // timedelta(milliseconds=1)
+
+
+def time_of(value: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=value)
+
+
+def whole(at: datetime) -> datetime:
+    """A time as it is kept, in whole milliseconds."""
+    return time_of(millis(at))
+
+
+def memory_to_row(memory: Memory) -> dict[str, Any]:
+    """All columns but the number, which the database gives. It is also what the audit keeps."""
+    return {
+        **{name: getattr(memory, name) for name in PLAIN},
+        **{name: _millis_or_none(getattr(memory, name)) for name in TIMES},
+        "pool": str(memory.pool),
+        "text_hash": text_hash(memory.text),
+        "properties": dict(memory.properties),
+        "source": source_to_json(memory.source),
+    }
+
+
+def memory_from_row(row: Mapping[Any, Any]) -> Memory:
+    plain: dict[str, Any] = {name: row[name] for name in PLAIN}
+    times: dict[str, Any] = {name: None if row[name] is None else time_of(row[name]) for name in TIMES}
+    return Memory(
+        **plain,
+        **times,
+        pool=parse_pool(row["pool"]),
+        properties=dict(row["properties"]),
+        source=Source(**row["source"]),
+    )
+
+
+def source_to_json(source: Source) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(source).items() if value is not None}
+
+
+def topic_to_row(topic: Topic) -> dict[str, Any]:
+    return {
+        "id": topic.id,
+        "owner": owner_name(topic.owner),
+        "name": topic.name,
+        "name_folded": topic.name.casefold(),
+        "description": topic.description,
+        "leave_out": topic.leave_out,
+        "bounded": topic.bounded,
+        "scope_properties": list(topic.scope_properties),
+        "always_on": topic.always_on,
+        "project": topic.project,
+        "created_at": millis(topic.created_at),
+        "updated_at": millis(topic.updated_at),
+    }
+
+
+def topic_from_row(row: Mapping[Any, Any]) -> Topic:
+    return Topic(
+        id=row["id"],
+        owner=None if row["owner"] == INSTANCE else parse_pool(row["owner"]),
+        name=row["name"],
+        description=row["description"],
+        leave_out=row["leave_out"],
+        bounded=row["bounded"],
+        scope_properties=tuple(row["scope_properties"]),
+        always_on=row["always_on"],
+        project=row["project"],
+        created_at=time_of(row["created_at"]),
+        updated_at=time_of(row["updated_at"]),
+    )
+
+
+def audit_from_row(row: Mapping[Any, Any]) -> Audit:
+    return Audit(
+        **{
+            name: row[name]
+            for name in "id operation memory row action origin author why before after undone_by".split()
+        },
+        pool=parse_pool(row["pool"]),
+        at=time_of(row["at"]),
+    )
+
+
+def owner_name(owner: Pool | None) -> str:
+    return INSTANCE if owner is None else str(owner)
+
+
+def _millis_or_none(at: datetime | None) -> int | None:
+    return None if at is None else millis(at)

@@ -1,0 +1,227 @@
+"""The records of memory: the truth, read and written only through a viewer."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import func, or_, select, update
+
+from memory.access import may_use, readable
+from memory.errors import NotThere
+from memory.listing import ListQuery, after_condition, cursor_of, fitting, order_of, seen, valid
+from memory.operation import CHUNK, Operation, load_rows
+from memory.records import Changed, Filters, parse_pool, user_pool
+from memory.removal import purge_rows, scrub_if_due
+from memory.rows import audit_from_row, memory_from_row, millis
+from memory.tables import audit, changes, memories, projects
+from memory.undo import undo_operation
+from memory.vitality import ONE_RECALL
+from memory.writes import Writes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from datetime import datetime
+
+    from memory.database import Records
+    from memory.errors import Forgotten
+    from memory.fulltext import FullText
+    from memory.policy import RecordsPolicy
+    from memory.records import Audit, Change, Draft, Memory, Pool, TextHit, Viewer, Written
+
+T = TypeVar("T")
+NO_FILTERS = Filters()
+FIRST_PAGE = ListQuery()
+
+
+class MemoryStore:
+    """Memories. Whoever reads or writes is a viewer, and `memory.access` says what that viewer may see.
+
+    Vectors and text hits are proposals: only what `confirm` returns may be shown.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        fulltext: FullText,
+        policy: RecordsPolicy,
+        *,
+        new_id: Callable[[], str],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._records = records
+        self._fulltext = fulltext
+        self._policy = policy
+        self._new_id = new_id
+        self._now = now
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def load(self, viewer: Viewer, memory_id: str) -> Memory:
+        """A memory in any state, also a former version. Raises NotThere."""
+        async with self._records.reading() as connection:
+            query = select(memories).where(memories.c.id == memory_id, readable(viewer, memories.c.pool))
+            row = (await connection.execute(query)).mappings().first()
+        if row is None:
+            raise NotThere("memory")
+        return memory_from_row(row)
+
+    async def confirm(self, ids: Sequence[str], viewer: Viewer, filters: Filters = NO_FILTERS) -> list[Memory]:
+        """Those of the proposed memories that the viewer may see and that fit, in the order proposed, each once."""
+        found: dict[str, Memory] = {}
+        wanted = list(dict.fromkeys(ids))
+        conditions = fitting(viewer, filters), valid(filters.as_of)
+        async with self._records.reading() as connection:
+            for at in range(0, len(wanted), CHUNK):
+                query = select(memories).where(memories.c.id.in_(wanted[at : at + CHUNK]), *conditions)
+                for row in (await connection.execute(query)).mappings():
+                    found[row["id"]] = memory_from_row(row)
+        return [found[memory_id] for memory_id in wanted if memory_id in found]
+
+    async def text_hits(
+        self, words: str, viewer: Viewer, filters: Filters = NO_FILTERS, *, limit: int = 50
+    ) -> list[TextHit]:
+        """What the full text proposes, the best first."""
+        pools = await self.pools(viewer, filters)
+        as_of = None if filters.as_of is None else millis(filters.as_of)
+        async with self._records.reading() as connection:
+            return await self._fulltext.hits(connection, words, pools, limit, as_of=as_of)
+
+    async def pools(self, viewer: Viewer, filters: Filters = NO_FILTERS) -> list[Pool]:
+        """The pools a search of this viewer may look into: the own one first, then projects."""
+        if filters.pools is not None:
+            async with self._records.reading() as connection:
+                return [pool for pool in filters.pools if await may_use(connection, viewer, pool)]
+        own = [] if viewer.user is None or viewer.delegated else [user_pool(viewer.user)]
+        name = ("project:" + projects.c.id).label("pool")
+        async with self._records.reading() as connection:
+            shared = select(name).where(readable(viewer, name)).order_by(name)
+            return own + [parse_pool(row[0]) for row in await connection.execute(shared)]
+
+    async def page(
+        self, viewer: Viewer, filters: Filters = NO_FILTERS, query: ListQuery = FIRST_PAGE
+    ) -> tuple[list[Memory], str | None]:
+        """A page of memories in one state, and the cursor of the next page."""
+        state = valid(filters.as_of) if query.state == "active" else memories.c.state == query.state
+        statement = (
+            select(memories)
+            .where(fitting(viewer, filters), state, after_condition(query))
+            .order_by(*(column.desc() for column in order_of(query.sort)))
+            .limit(query.limit + 1)
+        )
+        async with self._records.reading() as connection:
+            rows = (await connection.execute(statement)).mappings().all()
+        shown = rows[: query.limit]
+        more = cursor_of(query, shown[-1]) if len(rows) > query.limit else None
+        return [memory_from_row(row) for row in shown], more
+
+    async def count(self, viewer: Viewer, filters: Filters = NO_FILTERS) -> int:
+        """How many active memories fit."""
+        query = select(func.count()).select_from(memories).where(fitting(viewer, filters), valid(filters.as_of))
+        async with self._records.reading() as connection:
+            return (await connection.execute(query)).scalar_one()
+
+    async def history(self, viewer: Viewer, memory_id: str, *, limit: int = 200) -> list[Audit]:
+        """The changes of a memory, the newest first; also of one that is gone for good. Raises NotThere."""
+        query = (
+            select(audit)
+            .where(or_(audit.c.memory == memory_id, audit.c.row == memory_id), readable(viewer, audit.c.pool))
+            .order_by(audit.c.id.desc())
+            .limit(limit)
+        )
+        async with self._records.reading() as connection:
+            found = [audit_from_row(row) for row in (await connection.execute(query)).mappings()]
+        if not found:
+            raise NotThere("memory")
+        return found
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    async def add(self, viewer: Viewer, drafts: Sequence[Draft]) -> list[Written | Forgotten]:
+        """All drafts in one transaction. Raises InvalidMemory, NotThere, MemoryConflict: then nothing is written."""
+        return await self._write(viewer, lambda writes: writes.add(drafts))
+
+    async def edit(self, viewer: Viewer, memory_id: str, change: Change) -> Written:
+        """Raises InvalidMemory, NotThere, MemoryConflict, Forgotten."""
+        return await self._write(viewer, lambda writes: writes.edit(memory_id, change))
+
+    async def merge(self, viewer: Viewer, ids: Sequence[str], text: str, change: Change) -> Written:
+        """Raises InvalidMemory, NotThere, MemoryConflict, Forgotten."""
+        return await self._write(viewer, lambda writes: writes.merge(ids, text, change))
+
+    async def trash(self, viewer: Viewer, memory_id: str, *, revision: int | None = None) -> Memory:
+        """Raises NotThere and MemoryConflict."""
+        return await self._write(viewer, lambda writes: writes.trash(memory_id, revision))
+
+    async def restore(self, viewer: Viewer, memory_id: str) -> Memory:
+        """Raises NotThere, MemoryConflict, Forgotten."""
+        return await self._write(viewer, lambda writes: writes.restore(memory_id))
+
+    async def undo(self, viewer: Viewer, operation: str) -> list[Memory]:
+        """Raises NotThere and MemoryConflict."""
+        async with self._operation(viewer) as writing:
+            return await undo_operation(writing, self._fulltext, operation)
+
+    async def purge(self, viewer: Viewer, ids: Sequence[str]) -> int:
+        """Deletes memories and their former versions for good, and says how many memories. Raises NotThere.
+
+        When it returns, the text is in no file of the database; while a reader holds the log open that is tried again
+        by `scrub`.
+        """
+        wanted = list(dict.fromkeys(ids))
+        async with self._operation(viewer) as operation:
+            writes = Writes(operation, self._policy, self._new_id)
+            chosen = [await writes.load(memory_id) for memory_id in wanted]
+            await purge_rows(operation, self._fulltext, chosen)
+        await self.scrub()
+        return len(wanted)
+
+    async def scrub(self) -> bool:
+        """Wipes what purges have left in files; True when nothing is left to do."""
+        return await scrub_if_due(self._records, self._fulltext)
+
+    async def note_recalled(self, viewer: Viewer, ids: Sequence[str]) -> None:
+        """A recall raises vitality; within a day of the last one it counts once. Nothing else of a memory changes."""
+        now = self._now()
+        since = millis(now - ONE_RECALL)
+        stale = or_(memories.c.last_recalled_at.is_(None), memories.c.last_recalled_at <= since)
+        statement = (
+            update(memories)
+            .where(memories.c.id.in_(list(ids)[:CHUNK]), seen(viewer, NO_FILTERS), memories.c.state == "active", stale)
+            .values(last_recalled_at=millis(now), recall_count=memories.c.recall_count + 1)
+        )
+        async with self._records.writing() as connection:
+            await connection.execute(statement)
+
+    @asynccontextmanager
+    async def _operation(self, viewer: Viewer) -> AsyncGenerator[Operation, None]:
+        async with self._records.writing() as connection:
+            yield Operation(connection, self._fulltext, viewer, name=self._new_id(), now=self._now())
+
+    async def _write(self, viewer: Viewer, work: Callable[[Writes], Awaitable[T]]) -> T:
+        async with self._operation(viewer) as operation:
+            done = await work(Writes(operation, self._policy, self._new_id))
+            await operation.flush()
+            return done
+
+    # --- for the vector index -------------------------------------------------------------------------------------
+
+    async def changes_since(self, number: int, *, limit: int = 1000) -> list[Changed]:
+        """The change feed after a number, in order. For upkeep only: it belongs to nobody and must not be shown."""
+        query = select(changes).where(changes.c.number > number).order_by(changes.c.number).limit(limit)
+        async with self._records.reading() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+            present = await load_rows(connection, [row["id"] for row in rows])
+        kept = {memory_id: memory for memory_id, memory in present.items() if memory.state != "trashed"}
+        return [Changed(row["number"], row["id"], parse_pool(row["pool"]), kept.get(row["id"])) for row in rows]
+
+    async def last_change(self) -> int:
+        """The number of the newest change; 0: there is none."""
+        async with self._records.reading() as connection:
+            return (await connection.execute(select(func.max(changes.c.number)))).scalar() or 0
+
+    async def countable(self) -> dict[Pool, int]:
+        """How many memories of each pool the index should hold. For upkeep only."""
+        query = select(memories.c.pool, func.count()).where(memories.c.state != "trashed").group_by(memories.c.pool)
+        async with self._records.reading() as connection:
+            return {parse_pool(row[0]): row[1] for row in await connection.execute(query)}

@@ -1,0 +1,156 @@
+"""The tables of memory, in SQLAlchemy Core; `memory/migrations` makes and changes them."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.types import JSON
+
+metadata = MetaData()
+
+Id = String(64)
+PoolName = String(300)
+Number = BigInteger().with_variant(Integer, "sqlite")  # what SQLite counts by itself
+Millis = BigInteger
+
+memories = Table(
+    "memories",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True, comment="row of the full text"),
+    Column("id", Id, nullable=False, unique=True),
+    Column("pool", PoolName, nullable=False),
+    Column("topic", Id),
+    Column("kind", String(16), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("text_hash", String(64), nullable=False),
+    Column("importance", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("place", Id, comment="the one place of a bounded topic; one active memory holds it"),
+    Column("current", Id, comment="superseded rows: the memory this was once"),
+    Column("supersedes", Id),
+    Column("properties", JSON, nullable=False),
+    Column("source", JSON, nullable=False),
+    Column("author", String(512), nullable=False),
+    Column("valid_from", Millis, nullable=False, comment="milliseconds since 1970, UTC, like all times"),
+    Column("valid_to", Millis),
+    Column("created_at", Millis, nullable=False),
+    Column("updated_at", Millis, nullable=False),
+    Column("trashed_at", Millis),
+    Column("last_recalled_at", Millis),
+    Column("recall_count", Integer, nullable=False, server_default="0"),
+    Column("checked_at", Millis),
+    Column("revision", Integer, nullable=False),
+    Index("memories_pool", "pool", "state", "created_at"),
+    Index("memories_text", "pool", "text_hash"),
+    Index("memories_topic", "topic"),
+    Index("memories_current", "current"),
+    Index(
+        "memories_place",
+        "place",
+        unique=True,
+        sqlite_where=text("state = 'active' AND place IS NOT NULL"),
+        postgresql_where=text("state = 'active' AND place IS NOT NULL"),
+    ),
+)
+
+topics = Table(
+    "memory_topics",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("owner", PoolName, nullable=False, comment="a pool, or `instance`"),
+    Column("name", String(80), nullable=False),
+    Column("name_folded", String(240), nullable=False),
+    Column("description", Text, nullable=False),
+    Column("leave_out", Text),
+    Column("bounded", Boolean, nullable=False),
+    Column("scope_properties", JSON, nullable=False),
+    Column("always_on", Boolean, nullable=False),
+    Column("project", String(256)),
+    Column("created_at", Millis, nullable=False),
+    Column("updated_at", Millis, nullable=False),
+    UniqueConstraint("owner", "name_folded"),
+)
+
+pools = Table(
+    "memory_pools",
+    metadata,
+    Column("pool", PoolName, primary_key=True, comment="has its default topics, also when they were deleted since"),
+    Column("created_at", Millis, nullable=False),
+)
+
+projects = Table(
+    "memory_projects",
+    metadata,
+    Column("id", String(256), primary_key=True),
+    Column("name", String(256), nullable=False),
+    Column("created_at", Millis, nullable=False),
+)
+
+members = Table(
+    "memory_members",
+    metadata,
+    Column("pool", PoolName, primary_key=True, comment="project:<id>"),
+    Column("user", String(256), primary_key=True),
+    Column("since", Millis, nullable=False),
+    Index("memory_members_user", "user"),
+)
+
+audit = Table(
+    "memory_audit",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("operation", Id, nullable=False),
+    Column("memory", Id, nullable=False),
+    Column("row", Id, nullable=False, comment="the memory, or a former version of it"),
+    Column("pool", PoolName, nullable=False),
+    Column("at", Millis, nullable=False),
+    Column("action", String(16), nullable=False),
+    Column("origin", String(16), nullable=False),
+    Column("author", String(512), nullable=False),
+    Column("why", Text, nullable=False),
+    Column("before", JSON(none_as_null=True)),
+    Column("after", JSON(none_as_null=True)),
+    Column("undone_by", Id),
+    Index("memory_audit_memory", "memory"),
+    Index("memory_audit_row", "row"),
+    Index("memory_audit_operation", "operation"),
+    Index("memory_audit_pool", "pool", "origin", "at"),
+)
+
+tombstones = Table(
+    "memory_tombstones",
+    metadata,
+    Column("pool", PoolName, primary_key=True),
+    Column("text_hash", String(64), primary_key=True),
+    Column("topic", Id),
+    Column("at", Millis, nullable=False),
+)
+
+changes = Table(
+    "memory_changes",
+    metadata,
+    Column("id", Id, primary_key=True, comment="of a memory; stays when that is gone for good"),
+    Column("pool", PoolName, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Index("memory_changes_number", "number", unique=True),
+)
+
+state = Table(
+    "memory_state",
+    metadata,
+    Column(
+        "name", String(32), primary_key=True, comment="`change`: last number given; `scrub`: 1 while a purge is due"
+    ),
+    Column("value", BigInteger, nullable=False),
+)

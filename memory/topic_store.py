@@ -1,0 +1,265 @@
+"""Topics, projects and their members, read and written only through a viewer."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, func, insert, or_, select, update
+
+from memory.access import (
+    INSTANCE,
+    check_admin,
+    check_may_change_topic,
+    readable_project,
+    readable_topic,
+    writable_pool,
+)
+from memory.errors import InvalidMemory, MemoryConflict, NotThere
+from memory.operation import Operation
+from memory.records import Project, Topic, checked_id, project_pool, user_pool
+from memory.rows import memory_from_row, millis, owner_name, time_of, topic_from_row, topic_to_row
+from memory.tables import members, memories, pools, projects, topics
+from memory.topics import PROJECT_DEFAULTS, USER_DEFAULTS, bounded_place, changed_draft, checked_draft
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Select
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from memory.database import Records
+    from memory.fulltext import FullText
+    from memory.records import Pool, TopicChange, TopicDraft, Viewer
+
+MAX_TOPICS = 200
+MAX_MEMBERS = 10_000
+
+
+class TopicStore:
+    """Topics of people, projects and the instance; and who is a member of which project."""
+
+    def __init__(
+        self, records: Records, fulltext: FullText, *, new_id: Callable[[], str], now: Callable[[], datetime]
+    ) -> None:
+        self._records = records
+        self._fulltext = fulltext
+        self._new_id = new_id
+        self._now = now
+        self._ready: set[Pool] = set()
+
+    # --- topics ---------------------------------------------------------------------------------------------------
+
+    async def prepare(self, viewer: Viewer, pool: Pool | None) -> Pool:
+        """The pool, with its default topics, which a new one gets once. Raises NotThere."""
+        async with self._records.reading() as connection:
+            chosen = await writable_pool(connection, viewer, pool)
+            if chosen in self._ready:
+                return chosen
+            known = (await connection.execute(select(pools).where(pools.c.pool == str(chosen)))).first()
+        if known is None:
+            async with self._records.writing() as connection:
+                await self._seed(connection, chosen)
+        self._ready.add(chosen)
+        return chosen
+
+    async def _seed(self, connection: AsyncConnection, pool: Pool) -> None:
+        if (await connection.execute(select(pools).where(pools.c.pool == str(pool)))).first() is not None:
+            return
+        now = self._now()
+        await connection.execute(insert(pools).values(pool=str(pool), created_at=millis(now)))
+        drafts = USER_DEFAULTS if pool.kind == "user" else PROJECT_DEFAULTS
+        there = (await connection.execute(_names_of(pool))).scalars().all()
+        rows = [topic_to_row(self._new(draft, pool, now)) for draft in drafts if draft.name.casefold() not in there]
+        if rows:
+            await connection.execute(insert(topics), rows)
+
+    def _new(self, draft: TopicDraft, owner: Pool | None, now: datetime) -> Topic:
+        fields = {field.name: getattr(draft, field.name) for field in dataclasses.fields(draft)}
+        return Topic(id=self._new_id(), owner=owner, created_at=now, updated_at=now, **fields)
+
+    async def topics(self, viewer: Viewer, pool: Pool | None = None) -> list[Topic]:
+        """The pool's topics and those of the instance, by name. `pool` None: the viewer's own. Raises NotThere."""
+        chosen = await self.prepare(viewer, pool)
+        owned = topics.c.owner.in_([str(chosen), INSTANCE])
+        query = select(topics).where(owned, readable_topic(viewer, topics.c.owner)).order_by(topics.c.name_folded)
+        async with self._records.reading() as connection:
+            return [topic_from_row(row) for row in (await connection.execute(query)).mappings()]
+
+    async def by_id(self, viewer: Viewer, ids: Sequence[str]) -> dict[str, Topic]:
+        """Those of the topics the viewer may see."""
+        query = select(topics).where(topics.c.id.in_(list(set(ids))), readable_topic(viewer, topics.c.owner))
+        async with self._records.reading() as connection:
+            rows = (await connection.execute(query)).mappings()
+            return {row["id"]: topic_from_row(row) for row in rows}
+
+    async def find(self, viewer: Viewer, given: Sequence[str], owners: Sequence[Pool]) -> list[Topic]:
+        """The topics of these pools, or the instance's, that have one of these ids or names. Raises NotThere."""
+        names = [name.strip().casefold() for name in given]
+        query = select(topics).where(
+            topics.c.owner.in_([INSTANCE, *map(str, owners)]),
+            or_(topics.c.id.in_(given), topics.c.name_folded.in_(names)),
+            readable_topic(viewer, topics.c.owner),
+        )
+        async with self._records.reading() as connection:
+            found = [topic_from_row(row) for row in (await connection.execute(query)).mappings()]
+        known = {topic.id for topic in found} | {topic.name.casefold() for topic in found}
+        for one, name in zip(given, names, strict=True):
+            if one not in known and name not in known:
+                raise NotThere(f"topic {one!r:.80}")
+        return found
+
+    async def add_topic(self, viewer: Viewer, owner: Pool | None, draft: TopicDraft) -> Topic:
+        """Owner None: the whole instance's. Raises InvalidMemory, NotThere, MemoryConflict."""
+        if owner is not None:
+            await self.prepare(viewer, owner)
+        check_may_change_topic(viewer, owner)
+        topic = self._new(checked_draft(draft), owner, self._now())
+        async with self._records.writing() as connection:
+            await self._check_binding(connection, viewer, topic)
+            taken = (await connection.execute(_names_of(owner))).scalars().all()
+            if topic.name.casefold() in taken:
+                raise MemoryConflict(f"There is a topic {topic.name!r} already. Update it, or choose another name.")
+            if len(taken) >= MAX_TOPICS:
+                raise MemoryConflict(f"There are {MAX_TOPICS} topics already. Delete one first.")
+            await connection.execute(insert(topics).values(topic_to_row(topic)))
+        return topic
+
+    async def edit_topic(self, viewer: Viewer, topic_id: str, change: TopicChange) -> Topic:
+        """Raises InvalidMemory, NotThere, MemoryConflict."""
+        async with self._records.writing() as connection:
+            before = await self._changeable(connection, viewer, topic_id)
+            draft = changed_draft(before, change)
+            fields = {field.name: getattr(draft, field.name) for field in dataclasses.fields(draft)}
+            after = dataclasses.replace(before, **fields, updated_at=self._now())
+            await self._check_binding(connection, viewer, after)
+            taken = (await connection.execute(_names_of(before.owner))).scalars().all()
+            if after.name.casefold() != before.name.casefold() and after.name.casefold() in taken:
+                raise MemoryConflict(f"There is a topic {after.name!r} already. Choose another name.")
+            if (after.bounded, after.scope_properties) != (before.bounded, before.scope_properties):
+                await self._place_again(connection, after)
+            await connection.execute(update(topics).where(topics.c.id == before.id).values(topic_to_row(after)))
+        return after
+
+    async def delete_topic(self, viewer: Viewer, topic_id: str) -> int:
+        """Its memories stay, without topic; says how many. Raises NotThere."""
+        async with self._records.writing() as connection:
+            topic = await self._changeable(connection, viewer, topic_id)
+            operation = Operation(connection, self._fulltext, viewer, name=self._new_id(), now=self._now())
+            rows = (await connection.execute(select(memories).where(memories.c.topic == topic.id))).mappings().all()
+            for row in rows:
+                operation.update(memory_from_row(row), "classified", topic=None, place=None)
+            await operation.flush()
+            await connection.execute(delete(topics).where(topics.c.id == topic.id))
+        return sum(1 for row in rows if row["state"] == "active")
+
+    async def _changeable(self, connection: AsyncConnection, viewer: Viewer, topic_id: str) -> Topic:
+        query = select(topics).where(topics.c.id == topic_id, readable_topic(viewer, topics.c.owner))
+        row = (await connection.execute(query)).mappings().first()
+        if row is None:
+            raise NotThere("topic")
+        topic = topic_from_row(row)
+        check_may_change_topic(viewer, topic.owner)
+        return topic
+
+    async def _check_binding(self, connection: AsyncConnection, viewer: Viewer, topic: Topic) -> None:
+        if topic.project is not None:
+            query = select(projects.c.id).where(projects.c.id == topic.project, readable_project(viewer))
+            if (await connection.execute(query)).first() is None:
+                raise NotThere(f"project {topic.project!r:.80}")
+
+    async def _place_again(self, connection: AsyncConnection, topic: Topic) -> None:
+        """Gives every memory of a topic the place it has under new rules. Raises MemoryConflict for two in one."""
+        query = select(memories).where(memories.c.topic == topic.id)
+        taken: set[str] = set()
+        for row in (await connection.execute(query)).mappings().all():
+            memory = memory_from_row(row)
+            lacking = topic.bounded and any(name not in memory.properties for name in topic.scope_properties)
+            place = None if lacking else bounded_place(memory.pool, topic, memory.properties)
+            if memory.state == "active" and (lacking or (place is not None and place in taken)):
+                raise MemoryConflict("The topic holds more than one memory of a scope. Merge or move them first.")
+            if memory.state == "active" and place is not None:
+                taken.add(place)
+            await connection.execute(update(memories).where(memories.c.id == memory.id).values(place=place))
+
+    # --- projects -------------------------------------------------------------------------------------------------
+
+    async def list_projects(self, viewer: Viewer) -> list[Project]:
+        """The projects the viewer is a member of, with their members."""
+        async with self._records.reading() as connection:
+            query = select(projects).where(readable_project(viewer)).order_by(projects.c.id)
+            rows = (await connection.execute(query)).mappings().all()
+            return [await _with_members(connection, row) for row in rows]
+
+    async def project(self, viewer: Viewer, project_id: str) -> Project:
+        """Raises NotThere."""
+        async with self._records.reading() as connection:
+            return await _load_project(connection, viewer, project_id)
+
+    async def put_project(
+        self, viewer: Viewer, project_id: str, *, name: str | None = None, with_members: Sequence[str] | None = None
+    ) -> Project:
+        """Makes a project, or changes its name and members; None: as they are. Raises InvalidMemory."""
+        check_admin(viewer)
+        pool = project_pool(project_id)
+        people = None if with_members is None else sorted({user_pool(user).id for user in with_members})
+        if people is not None and len(people) > MAX_MEMBERS:
+            raise InvalidMemory("members", f"a project has at most {MAX_MEMBERS} members")
+        title = None if name is None else checked_id("name", name)
+        async with self._records.writing() as connection:
+            known = (await connection.execute(select(projects).where(projects.c.id == pool.id))).first()
+            if known is None:
+                fields = {"id": pool.id, "name": title or pool.id, "created_at": millis(self._now())}
+                await connection.execute(insert(projects).values(fields))
+            elif title is not None:
+                await connection.execute(update(projects).where(projects.c.id == pool.id).values(name=title))
+            if people is not None:
+                await self._set_members(connection, pool, people)
+            return await _load_project(connection, viewer, pool.id)
+
+    async def _set_members(self, connection: AsyncConnection, pool: Pool, people: Sequence[str]) -> None:
+        query = select(members.c.user).where(members.c.pool == str(pool))
+        present = {row[0] for row in await connection.execute(query)}
+        for user in present - set(people):
+            await connection.execute(delete(members).where(members.c.pool == str(pool), members.c.user == user))
+        since = millis(self._now())
+        fresh = [{"pool": str(pool), "user": user, "since": since} for user in people if user not in present]
+        if fresh:
+            await connection.execute(insert(members), fresh)
+
+    async def delete_project(self, viewer: Viewer, project_id: str) -> None:
+        """An empty project goes, with its topics and members. Raises NotThere, InvalidMemory, MemoryConflict."""
+        check_admin(viewer)
+        async with self._records.writing() as connection:
+            project = await _load_project(connection, viewer, project_id)
+            pool = str(project_pool(project.id))
+            held = select(func.count()).select_from(memories).where(memories.c.pool == pool)
+            if (await connection.execute(held)).scalar_one():
+                raise MemoryConflict("The project has memories. Delete them for good first, also those in the trash.")
+            await connection.execute(delete(members).where(members.c.pool == pool))
+            await connection.execute(delete(topics).where(topics.c.owner == pool))
+            await connection.execute(delete(pools).where(pools.c.pool == pool))
+            await connection.execute(update(topics).where(topics.c.project == project.id).values(project=None))
+            await connection.execute(delete(projects).where(projects.c.id == project.id))
+        self._ready.discard(project_pool(project_id))
+
+
+def _names_of(owner: Pool | None) -> Select[tuple[str]]:
+    return select(topics.c.name_folded).where(topics.c.owner == owner_name(owner))
+
+
+async def _load_project(connection: AsyncConnection, viewer: Viewer, project_id: str) -> Project:
+    query = select(projects).where(projects.c.id == project_id, readable_project(viewer))
+    row = (await connection.execute(query)).mappings().first()
+    if row is None:
+        raise NotThere("project")
+    return await _with_members(connection, row)
+
+
+async def _with_members(connection: AsyncConnection, row: Mapping[Any, Any]) -> Project:
+    pool = str(project_pool(row["id"]))
+    found = await connection.execute(select(members.c.user).where(members.c.pool == pool).order_by(members.c.user))
+    return Project(
+        id=row["id"], name=row["name"], members=tuple(r[0] for r in found), created_at=time_of(row["created_at"])
+    )

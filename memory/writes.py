@@ -1,0 +1,398 @@
+"""How memories are written: added, corrected, merged, deleted, brought back; each a step inside one transaction."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, or_, select
+
+from memory.access import readable, readable_topic, writable_pool
+from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
+from memory.operation import CHUNK
+from memory.records import (
+    DELIBERATE,
+    KEEP,
+    KINDS,
+    Change,
+    Keep,
+    Memory,
+    Source,
+    Written,
+    text_hash,
+)
+from memory.redact import redact
+from memory.rows import memory_from_row, owner_name, topic_from_row, whole
+from memory.tables import memories, tombstones, topics
+from memory.topics import bounded_place, check_scope, checked_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from memory.operation import Operation
+    from memory.policy import RecordsPolicy
+    from memory.records import Action, Draft, Pool, Topic
+
+
+class Writes:
+    """The writes of one operation. Nothing here asks the clock or opens a transaction."""
+
+    def __init__(self, operation: Operation, policy: RecordsPolicy, new_id: Callable[[], str]) -> None:
+        self._op = operation
+        self._connection = operation.connection
+        self._viewer = operation.viewer
+        self._policy = policy
+        self._new_id = new_id
+        self._topics: dict[tuple[str, str], Topic] = {}
+        self._pools: dict[Pool | None, Pool] = {}
+
+    # --- adding ---------------------------------------------------------------------------------------------------
+
+    async def add(self, drafts: Sequence[Draft]) -> list[Written | Forgotten]:
+        """Each draft's outcome, in order. What was deleted is not brought back by what is not deliberate."""
+        prepared = [await self._prepare(draft) for draft in drafts]
+        known = await self._known([(p.memory.pool, text_hash(p.memory.text)) for p in prepared])
+        return [await self._add(one, known) for one in prepared]
+
+    async def _prepare(self, draft: Draft) -> _Prepared:
+        pool = await self._pool(draft.pool)
+        text, kinds = self._cleaned(draft.text)
+        topic = None if draft.topic is None else await self.topic(pool, draft.topic)
+        properties = checked_properties(draft.properties)
+        if topic is not None:
+            check_scope(topic, properties)
+        now = self._op.now
+        created = whole(draft.created_at or now)
+        memory = Memory(
+            id=self._new_id(),
+            pool=pool,
+            text=text,
+            topic=None if topic is None else topic.id,
+            kind=draft.kind or ("project" if pool.kind == "project" else "user"),
+            importance=_checked_importance(5 if draft.importance is None else draft.importance),
+            place=None if topic is None else bounded_place(pool, topic, properties),
+            valid_from=created if draft.valid_from is None else whole(draft.valid_from),
+            properties=properties,
+            source=draft.source or Source(origin=self._viewer.origin),
+            author=self._viewer.author,
+            created_at=created,
+            updated_at=now,
+        )
+        if memory.kind not in KINDS:
+            raise InvalidMemory("kind", f"must be one of {', '.join(KINDS)}")
+        return _Prepared(draft, memory, kinds)
+
+    async def _add(self, prepared: _Prepared, known: _Known) -> Written | Forgotten:
+        memory, draft = prepared.memory, prepared.draft
+        digest = text_hash(memory.text)
+        same = known.same(memory, digest)
+        if same is not None and draft.supersedes is None:
+            return await self._again(same, prepared, known)
+        if (memory.pool, digest) in known.deleted:
+            if self._viewer.origin not in DELIBERATE:
+                return Forgotten("This was deleted before; only a person or an explicit tool may bring it back.")
+            await self._forgive(memory.pool, digest)
+        if draft.supersedes is not None:
+            return await self._replace(draft.supersedes, prepared, known)
+        if memory.place is not None:
+            holder = await self._holder(memory.place)
+            if holder is not None:
+                given = Change(
+                    text=memory.text,
+                    kind=draft.kind or KEEP,
+                    importance=KEEP if draft.importance is None else draft.importance,
+                )
+                after = self._corrected(holder, memory.text, "edited", **self._fields(given))
+                known.put(after)
+                return Written(memory=after, outcome="updated", redacted=prepared.redacted)
+            if not await self._taken(memory.place):
+                memory = dataclasses.replace(memory, id=memory.place)
+        known.put(self._op.insert(memory, "added"))
+        return Written(memory=memory, outcome="added", redacted=prepared.redacted)
+
+    async def _again(self, same: Memory, prepared: _Prepared, known: _Known) -> Written:
+        """The same text once more changes nothing, but for a topic the memory did not have yet."""
+        given = prepared.memory
+        if same.topic is None and given.topic is not None:
+            same = self._op.update(same, "classified", topic=given.topic)
+            known.put(same)
+            return Written(memory=same, outcome="updated", redacted=prepared.redacted)
+        return Written(memory=same, outcome="unchanged", redacted=prepared.redacted)
+
+    async def _replace(self, former_id: str, prepared: _Prepared, known: _Known) -> Written:
+        """A fact that contradicts another takes its place; the former one is kept as what was true before."""
+        former = await self.load(former_id)
+        memory = prepared.memory
+        if former.state != "active":
+            raise MemoryConflict("Only an active memory can be superseded.")
+        if former.pool != memory.pool:
+            raise InvalidMemory("supersedes", "names a memory of another pool")
+        if memory.place is not None and memory.place != former.place and await self._holder(memory.place) is not None:
+            raise MemoryConflict("The topic holds one memory already: update that one.")
+        await self._retire(former, memory.id)
+        added = self._op.insert(dataclasses.replace(memory, supersedes=former.id), "added")
+        known.put(added)
+        return Written(memory=added, outcome="added", redacted=prepared.redacted)
+
+    # --- changing -------------------------------------------------------------------------------------------------
+
+    async def edit(self, memory_id: str, change: Change) -> Written:
+        """Sets fields of an active memory. A changed text leaves the former one behind, as superseded."""
+        before = await self.load(memory_id)
+        self._check_current(before, change.revision)
+        fields = self._fields(change)
+        text, kinds = (before.text, ()) if isinstance(change.text, Keep) else self._cleaned(change.text)
+        if not isinstance(change.topic, Keep) or not isinstance(change.properties, Keep):
+            fields |= await self._placed(before, change)
+        fields = {name: value for name, value in fields.items() if getattr(before, name) != value}
+        checked = None if change.checked is None else (self._op.now if change.checked else None)
+        marked = change.checked is not None and (before.checked_at is None) != (checked is None)
+        if not fields and not marked and text == before.text:
+            return Written(memory=before, outcome="unchanged", redacted=kinds)
+        if text == before.text:
+            after = self._op.update(before, "edited", checked_at=checked, **fields)
+            return Written(memory=after, outcome="updated", redacted=kinds)
+        await self._check_allowed(before.pool, text_hash(text))
+        after = self._corrected(before, text, "edited", **fields)
+        return Written(memory=after, outcome="updated", redacted=kinds)
+
+    async def merge(self, ids: Sequence[str], text: str, change: Change) -> Written:
+        """Makes one memory of several: the first keeps its id with the new text, the others are superseded by it."""
+        if len(set(ids)) < 2:
+            raise InvalidMemory("ids", "name at least two different memories")
+        first, *others = [await self.load(memory_id) for memory_id in dict.fromkeys(ids)]
+        if any(one.state != "active" for one in (first, *others)):
+            raise MemoryConflict("Only active memories can be merged.")
+        if any(one.pool != first.pool for one in others):
+            raise InvalidMemory("ids", "the memories belong to different pools")
+        self._check_current(first, change.revision)
+        cleaned, kinds = self._cleaned(text)
+        await self._check_allowed(first.pool, text_hash(cleaned))
+        fields = self._fields(change)
+        for one in others:
+            await self._retire(one, first.id, "merged")
+        if not isinstance(change.topic, Keep) or not isinstance(change.properties, Keep):
+            fields |= await self._placed(first, change, leaving={one.place for one in others})
+        fields["importance"] = fields.get("importance", max(one.importance for one in (first, *others)))
+        if cleaned == first.text:
+            return Written(memory=self._op.update(first, "merged", **fields), outcome="updated", redacted=kinds)
+        return Written(memory=self._corrected(first, cleaned, "merged", **fields), outcome="updated", redacted=kinds)
+
+    def _corrected(self, before: Memory, text: str, action: Action, **fields: Any) -> Memory:
+        """The memory keeps its id and says something new; what it said becomes a superseded row of its own."""
+        now = self._op.now
+        former = dataclasses.replace(
+            before,
+            id=self._new_id(),
+            state="superseded",
+            current=before.id,
+            place=None,
+            valid_to=now,
+            revision=1,
+        )
+        self._op.insert(former, "superseded")
+        said = {"text": text, "valid_from": now, "supersedes": former.id, "checked_at": None}
+        by = {"author": self._viewer.author, "source": Source(origin=self._viewer.origin)}
+        return self._op.update(before, action, **{**said, **by, **fields})
+
+    async def _retire(self, memory: Memory, current: str, action: Action = "superseded") -> None:
+        """Makes a memory, with its former versions, a former version of another."""
+        for version in await self.versions(memory.id):
+            self._op.update(version, "superseded", current=current)
+        self._op.update(
+            memory,
+            action,
+            state="superseded",
+            current=current,
+            valid_to=self._op.now,
+            place=None,
+        )
+
+    # --- deleting and bringing back -------------------------------------------------------------------------------
+
+    async def trash(self, memory_id: str, revision: int | None) -> Memory:
+        """Into the trash. Doing it twice changes nothing."""
+        before = await self.load(memory_id)
+        if before.state == "trashed":
+            return before
+        self._check_current(before, revision)
+        return self._op.update(before, "trashed", state="trashed", trashed_at=self._op.now)
+
+    async def restore(self, memory_id: str) -> Memory:
+        """Out of the trash; its vitality is as if it had never been there."""
+        before = await self.load(memory_id)
+        if before.state == "active":
+            return before
+        if before.state != "trashed":
+            raise MemoryConflict("This is a former version of a memory. Undo the change that superseded it.")
+        await self._check_allowed(before.pool, text_hash(before.text), restoring=True)
+        if before.place is not None and await self._holder(before.place) is not None:
+            raise MemoryConflict("Its topic holds another memory now. Delete or update that one first.")
+        return self._op.update(before, "restored", state="active", trashed_at=None)
+
+    # --- what they share ------------------------------------------------------------------------------------------
+
+    async def load(self, memory_id: str) -> Memory:
+        """A memory the viewer may see. Raises NotThere."""
+        query = select(memories).where(memories.c.id == memory_id, readable(self._viewer, memories.c.pool))
+        row = (await self._connection.execute(query)).mappings().first()
+        if row is None:
+            raise NotThere("memory")
+        return memory_from_row(row)
+
+    async def versions(self, memory_id: str) -> list[Memory]:
+        """What a memory said before."""
+        rows = await self._connection.execute(select(memories).where(memories.c.current == memory_id))
+        return [memory_from_row(row) for row in rows.mappings()]
+
+    async def topic(self, pool: Pool, given: str) -> Topic:
+        """A topic by id or name: the pool's own first, then the instance's. Raises NotThere."""
+        known = self._topics.get((str(pool), given))
+        if known is not None:
+            return known
+        own, instance = topics.c.owner == owner_name(pool), topics.c.owner == owner_name(None)
+        query = (
+            select(topics)
+            .where(
+                or_(own, instance),
+                or_(topics.c.id == given, topics.c.name_folded == given.strip().casefold()),
+                readable_topic(self._viewer, topics.c.owner),
+            )
+            .order_by(instance)
+        )
+        row = (await self._connection.execute(query)).mappings().first()
+        if row is None:
+            raise NotThere(f"topic {given!r:.80} in {pool}")
+        self._topics[str(pool), given] = topic_from_row(row)
+        return self._topics[str(pool), given]
+
+    async def _pool(self, given: Pool | None) -> Pool:
+        if given not in self._pools:
+            self._pools[given] = await writable_pool(self._connection, self._viewer, given)
+        return self._pools[given]
+
+    def _cleaned(self, text: str) -> tuple[str, tuple[str, ...]]:
+        """The text as it is kept, and the kinds of secrets taken out. Raises InvalidMemory."""
+        plain = text.encode("utf-8", "replace").decode().replace("\0", "").strip()
+        if not plain:
+            raise InvalidMemory("text", "is empty; write one self-contained fact")
+        if len(plain) > self._policy.max_characters:
+            raise InvalidMemory("text", f"has more than {self._policy.max_characters} characters; shorten or split it")
+        if self._policy.allow_secrets:
+            return plain, ()
+        filtered = redact(plain)
+        return filtered.text, filtered.kinds
+
+    def _fields(self, change: Change) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        if not isinstance(change.kind, Keep):
+            if change.kind not in KINDS:
+                raise InvalidMemory("kind", f"must be one of {', '.join(KINDS)}")
+            out["kind"] = change.kind
+        if not isinstance(change.importance, Keep):
+            out["importance"] = _checked_importance(change.importance)
+        return out
+
+    async def _placed(self, before: Memory, change: Change, leaving: set[str | None] | None = None) -> dict[str, Any]:
+        """Topic, properties and place after a move. Raises MemoryConflict when a bounded topic is full."""
+        properties: Mapping[str, str] = (
+            before.properties if isinstance(change.properties, Keep) else checked_properties(change.properties)
+        )
+        given = before.topic if isinstance(change.topic, Keep) else change.topic
+        if given is None:
+            return {"topic": None, "properties": properties, "place": None}
+        topic = await self.topic(before.pool, given)
+        check_scope(topic, properties)
+        place = bounded_place(before.pool, topic, properties)
+        moves = place is not None and place != before.place and place not in (leaving or set())
+        if moves and place is not None and await self._holder(place) is not None:
+            raise MemoryConflict(f"The topic {topic.name!r} holds one memory already: update that one.")
+        return {"topic": topic.id, "properties": properties, "place": place}
+
+    async def _holder(self, place: str) -> Memory | None:
+        await self._op.flush()
+        query = select(memories).where(memories.c.place == place, memories.c.state == "active")
+        row = (await self._connection.execute(query)).mappings().first()
+        return None if row is None else memory_from_row(row)
+
+    async def _taken(self, memory_id: str) -> bool:
+        query = select(memories.c.id).where(memories.c.id == memory_id)
+        return (await self._connection.execute(query)).first() is not None
+
+    def _check_current(self, memory: Memory, revision: int | None) -> None:
+        if memory.state == "superseded":
+            raise MemoryConflict("This is a former version of a memory; change the current one.")
+        if memory.state == "trashed":
+            raise MemoryConflict("This memory is in the trash; restore it first.")
+        if revision is not None and revision != memory.revision:
+            raise MemoryConflict("Somebody has changed this memory meanwhile. Read it again, then decide.")
+
+    async def _check_allowed(self, pool: Pool, digest: str, *, restoring: bool = False) -> None:
+        """Raises Forgotten where a writer that is not deliberate would bring back what was deleted."""
+        if self._viewer.origin in DELIBERATE:
+            await self._forgive(pool, digest)
+        elif restoring or (pool, digest) in (await self._known([(pool, digest)])).deleted:
+            raise Forgotten("This was deleted; only a person or an explicit tool may bring it back.")
+
+    async def _forgive(self, pool: Pool, digest: str) -> None:
+        await self._connection.execute(
+            delete(tombstones).where(tombstones.c.pool == str(pool), tombstones.c.text_hash == digest)
+        )
+
+    async def _known(self, wanted: Sequence[tuple[Pool, str]]) -> _Known:
+        """Active memories with one of these texts, and which of the texts were deleted."""
+        known = _Known({}, set())
+        for pool in {pool for pool, _ in wanted}:
+            digests = list({digest for owner, digest in wanted if owner == pool})
+            for at in range(0, len(digests), CHUNK):
+                part = digests[at : at + CHUNK]
+                stones = select(tombstones.c.text_hash).where(
+                    tombstones.c.pool == str(pool), tombstones.c.text_hash.in_(part)
+                )
+                known.deleted |= {(pool, row[0]) for row in await self._connection.execute(stones)}
+                rows = select(memories).where(
+                    memories.c.pool == str(pool),
+                    memories.c.text_hash.in_(part),
+                    memories.c.state.in_(("active", "trashed")),
+                )
+                for row in (await self._connection.execute(rows)).mappings():
+                    if row["state"] == "active":
+                        known.put(memory_from_row(row))
+                    else:
+                        known.deleted.add((pool, row["text_hash"]))
+        return known
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A draft, the memory it would be, and the secrets taken out of it."""
+
+    draft: Draft
+    memory: Memory
+    redacted: tuple[str, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class _Known:
+    """What a batch of writes must know of texts: which are there, which were deleted."""
+
+    active: dict[tuple[Pool, str], list[Memory]]
+    deleted: set[tuple[Pool, str]]
+
+    def put(self, memory: Memory) -> None:
+        rows = self.active.setdefault((memory.pool, text_hash(memory.text)), [])
+        rows[:] = [*(row for row in rows if row.id != memory.id), memory]
+
+    def same(self, memory: Memory, digest: str) -> Memory | None:
+        """An active memory that says the same in the same scope, under the same topic or none."""
+        for row in self.active.get((memory.pool, digest), ()):
+            fits = row.topic == memory.topic or memory.topic is None or (row.topic is None and memory.place is None)
+            if fits and row.properties == memory.properties and text_hash(row.text) == digest:
+                return row
+        return None
+
+
+def _checked_importance(value: int) -> int:
+    if isinstance(value, bool) or not 1 <= value <= 10:
+        raise InvalidMemory("importance", "is a whole number from 1 to 10")
+    return value
