@@ -48,11 +48,15 @@ def mark_of(text: str | None, tokens: int) -> Mark:
 
 
 class Chain:
-    """Running hashes, bytes and tokens over messages: what any number of the first ones come to is known at once."""
+    """Running hashes, bytes and tokens over messages: what any number of the first ones come to is known at once.
 
-    __slots__ = ("_digests", "_ends", "_tokens")
+    `files`: some message brings a file, which our count of tokens knows nothing of.
+    """
+
+    __slots__ = ("_digests", "_ends", "_tokens", "files")
 
     def __init__(self) -> None:
+        self.files = False
         self._digests = array("Q")
         self._ends = array("Q")
         self._tokens = array("Q")
@@ -72,10 +76,12 @@ class Chain:
             self._digests.append(digest)
             self._ends.append(end)
             self._tokens.append(tokens)
+            self.files = self.files or (isinstance(message, UserMessage) and bool(message.attachments))
 
     def followed_by(self, messages: Iterable[Message]) -> Chain:
         """A chain of its own that goes on with further messages."""
         longer = Chain()
+        longer.files = self.files
         longer._digests, longer._ends, longer._tokens = self._digests[:], self._ends[:], self._tokens[:]
         longer.add(messages)
         return longer
@@ -97,14 +103,13 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """One prompt. `trailing` stands behind all sections a later prompt can share; `files`: our count misses some."""
+    """One prompt. `trailing` stands behind all sections a later prompt can share."""
 
     tools: Mark
     system: Mark
     summary: Mark
     history: Chain
     trailing: Mark
-    files: bool = False
 
     @property
     def tokens(self) -> int:

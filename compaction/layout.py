@@ -48,18 +48,17 @@ def build_prompt(
     messages: Sequence[Message],
     tools: Sequence[ToolSpec] = (),
     summary: str | None = None,
-    trailing: Sequence[str] = (),
+    trailing: str | None = None,
     layout: CacheLayout = "memories_last",
 ) -> Prompt:
-    """`trailing`: texts that differ from call to call. Under `memories_first` they go where most put them, into the
+    """`trailing`: what differs from call to call. Under `memories_first` it goes where most put it, into the
     system text, and every call pays for it."""
-    changing = "\n\n".join(trailing)
-    if changing and layout == "memories_first":
-        system, changing = f"{system}\n\n{changing}", ""
+    if trailing and layout == "memories_first":
+        system, trailing = f"{system}\n\n{trailing}", None
     return Prompt(
         system=system,
         messages=tuple(messages),
         tools=sorted_tools(tools),
         summary=summary,
-        trailing=changing or None,
+        trailing=trailing,
     )

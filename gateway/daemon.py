@@ -13,12 +13,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import structlog
 from aiohttp import web
 
+from gateway.calls import CallWatch
 from gateway.clock import SystemClock
 from gateway.compactor import Compactor
 from gateway.counting import LazyCounter
 from gateway.dispatch import CommandAnswers
 from gateway.gauge import Gauge
 from gateway.http.app import build_app
+from gateway.learnt import LearntModels
 from gateway.ledger import UsageLedger
 from gateway.models.discovery import probe_ollama
 from gateway.models.pool import ModelPool
@@ -71,8 +73,18 @@ def build_parts(
     )
     store = SessionStore(data_dir, config.sessions, files, clock)
     tools = ToolRegistry([CurrentTime()], timeout_s=config.turn.tool_timeout_s)
-    prompts = PromptBuilder(agents=config.agents, tools=tools, clock=clock, tokens=tokens)
-    gauge = Gauge(models=models, fixed=prompts.fixed_tokens, policy=config.compaction)
+    zone = machine_zone(environ.get("TZ"), Path("/etc/localtime"))
+    prompts = PromptBuilder(
+        agents=config.agents,
+        tools=tools,
+        clock=clock,
+        tokens=tokens,
+        zone=zone,
+        layout=config.compaction.cache_layout,
+    )
+    learnt = LearntModels(data_dir / "models.json", models, files, clock)
+    calls = CallWatch(models, learnt)
+    gauge = Gauge(models=models, prompts=prompts, calls=calls, learnt=learnt, policy=config.compaction)
     compactor = Compactor(
         store=store,
         models=models,
@@ -89,6 +101,7 @@ def build_parts(
         tools=tools,
         ledger=ledger,
         gauge=gauge,
+        calls=calls,
         room=compactor,
         clock=clock,
         policy=config.turn,
@@ -103,11 +116,19 @@ def build_parts(
         queue=config.queue,
         policy=config.turn,
         commands=config.commands,
-        machine_zone=machine_zone(environ.get("TZ"), Path("/etc/localtime")),
+        machine_zone=zone,
     )
     turns.after_accept.append(compactor.consider)
     turns.commands = CommandAnswers(
-        store=store, turns=turns, models=models, prompts=prompts, compactor=compactor, ledger=ledger, clock=clock
+        store=store,
+        turns=turns,
+        models=models,
+        prompts=prompts,
+        compactor=compactor,
+        gauge=gauge,
+        calls=calls,
+        ledger=ledger,
+        clock=clock,
     )
     return Parts(
         config=config,
@@ -125,6 +146,8 @@ def build_parts(
         turns=turns,
         compactor=compactor,
         gauge=gauge,
+        calls=calls,
+        learnt=learnt,
     )
 
 
@@ -159,6 +182,7 @@ class Daemon:
             parts.data_dir / "lock", pid=os.getpid(), boot_id=load_boot_id(), started_at=parts.clock.now()
         )
         try:
+            await parts.learnt.load()
             report = await parts.store.start()
             log.info("store.started", sessions=report.sessions, clean=report.clean, reread=len(report.reread))
             await self._serve()
@@ -172,6 +196,7 @@ class Daemon:
             background = [
                 loops.create_task(parts.store.run(), name="index"),
                 loops.create_task(parts.compactor.run(), name="compactor"),
+                loops.create_task(parts.learnt.run(), name="learnt models"),
             ]
             turns = loops.create_task(parts.turns.run(turns_stop, grace_s=parts.config.shutdown.grace_s), name="turns")
             await asyncio.sleep(0)
@@ -198,6 +223,7 @@ class Daemon:
                 for task in background:
                     task.cancel()
         await parts.ledger.stop()
+        await parts.learnt.save()
         await parts.store.stop()
         await parts.models.close()
 

@@ -13,9 +13,13 @@ from sessions.entries import AssistantEntry, PinnedEntry, UserEntry
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from compaction.explainer import Cause
+    from compaction.tokens import Reading
+    from gateway.calls import CallWatch, LastCall
     from gateway.clock import Clock
     from gateway.commands import Command
     from gateway.compactor import Compactor
+    from gateway.gauge import Gauge
     from gateway.ledger import UsageLedger
     from gateway.models.pool import ModelPool
     from gateway.prompts import PromptBuilder
@@ -39,6 +43,8 @@ class CommandAnswers:
         models: ModelPool,
         prompts: PromptBuilder,
         compactor: Compactor,
+        gauge: Gauge,
+        calls: CallWatch,
         ledger: UsageLedger,
         clock: Clock,
     ) -> None:
@@ -47,6 +53,8 @@ class CommandAnswers:
         self._models = models
         self._prompts = prompts
         self._compactor = compactor
+        self._gauge = gauge
+        self._calls = calls
         self._ledger = ledger
         self._clock = clock
 
@@ -81,7 +89,7 @@ class CommandAnswers:
             [
                 f"Session {record.session} ({record.key}), since {_local(record.created_at)}.",
                 f"Model: {model.name} ({model.model}).",
-                f"Context: {_context_line(record.context_tokens, model.window)}.",
+                f"Context: {context_line(self._gauge.reading(session))}.",
                 f"Messages: {record.messages}. Tokens: {record.input_tokens} in ({record.cache_read} from the cache), "
                 f"{record.output_tokens} out. Cost: {_cost_line(record)}.",
                 f"Compactions: {record.compactions}. Queue: {len(running)} running, {len(waiting)} waiting.",
@@ -92,7 +100,15 @@ class CommandAnswers:
         parts = self._prompts.parts(session)
         lines = [f"{name}: {tokens}" for name, tokens in parts]
         total = sum(tokens for _, tokens in parts)
-        return "\n".join(["The next prompt, in tokens by our own count:", *lines, f"together: {total}"])
+        return "\n".join(
+            [
+                "The next prompt, in tokens by our own count:",
+                *lines,
+                f"together: {total}",
+                f"For the model: {context_line(self._gauge.reading(session))}.",
+                f"Cache: {cache_line(self._calls.last(session))}",
+            ]
+        )
 
     async def _usage(self, session: Session, argument: str) -> str:
         span = SPANS.get(argument.lower() or "day")
@@ -122,7 +138,10 @@ class CommandAnswers:
         if argument not in names:
             return f"There is no model {argument!r}. Known models: {', '.join(names)}."
         settings = dataclasses.replace(session.record.settings, model=argument)
-        await self._store.update(session, lambda record: dataclasses.replace(record, settings=settings))
+        await self._store.update(
+            session,
+            lambda record: dataclasses.replace(record, settings=settings, context_tokens=None, window=None),
+        )
         return f"This session now uses {argument}."
 
     async def _resume(self, session: Session, argument: str) -> str:
@@ -156,12 +175,39 @@ def _local(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
-def _context_line(tokens: int | None, window: int | None) -> str:
-    if tokens is None:
-        return "not measured yet"
-    if window is None:
-        return f"{tokens} tokens (the model's window is not known)"
-    return f"{tokens} of {window} tokens ({100 * tokens / window:.0f} %)"
+def context_line(reading: Reading) -> str:
+    """Fill of the window in words; no percentage of an unknown one."""
+    tokens = f"about {reading.tokens}" if reading.estimated else str(reading.tokens)
+    source = "estimated" if reading.estimated else "measured"
+    if reading.window is None:
+        return f"{tokens} tokens, {source} (the model's window is not known)"
+    return f"{tokens} of {reading.window} tokens ({100 * reading.tokens / reading.window:.0f} %), {source}"
+
+
+CAUSES: dict[Cause, str] = {
+    "first_call": "this was the first call",
+    "expired": "the provider keeps an unused prompt for a shorter time",
+    "model_changed": "another model answered",
+    "tools_changed": "the tools are others",
+    "system_changed": "the system text is another one",
+    "history_edited": "messages were changed or left out",
+    "compaction": "the conversation was summarised",
+    "below_minimum": "the prompt is shorter than what the provider keeps",
+    "provider_miss": "the provider did not use it although nothing has changed",
+}
+
+
+def cache_line(call: LastCall | None) -> str:
+    """What the last call had in common with the one before, and why it broke, if it did."""
+    if call is None:
+        return "no call yet."
+    known = f"{call.shared_tokens} of {call.input_tokens} tokens were as in the call before; {call.cached} were cached"
+    if call.cause is None:
+        return f"{known}."
+    place = "" if call.section is None else f", first in {call.section}"
+    if call.byte is not None:
+        place += f" at byte {call.byte}"
+    return f"{known}; {call.cause}: {CAUSES[call.cause]}{place}."
 
 
 def _cost_line(record: SessionRecord) -> str:

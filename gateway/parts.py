@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from gateway.calls import CallWatch
     from gateway.clock import Clock
     from gateway.compactor import Compactor
     from gateway.config import Config
     from gateway.counting import LazyCounter
     from gateway.gauge import Gauge
+    from gateway.learnt import LearntModels
     from gateway.ledger import UsageLedger
     from gateway.models.pool import ModelPool
     from gateway.prompts import PromptBuilder
@@ -43,3 +45,5 @@ class Parts:
     turns: Turns
     compactor: Compactor
     gauge: Gauge
+    calls: CallWatch
+    learnt: LearntModels

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from compaction.layout import Prompt
+    from gateway.calls import LastCall
     from gateway.clock import Clock
     from gateway.models.base import ChatModel
+    from gateway.prompts import Built
     from gateway.tools import ToolContext, ToolRegistry
     from gateway.turn import Incoming, Turn
     from sessions.entries import Finish, ToolCall
@@ -45,8 +47,8 @@ class Prompts(Protocol):
     """What a model is sent for the next call of some turns of a session."""
 
     def build(
-        self, session: Session, turns: frozenset[str], incoming: Incoming, *, tools: bool, budget: int | None
-    ) -> Prompt: ...
+        self, session: Session, turns: frozenset[str], incoming: Incoming, *, tools: bool, limit: int | None
+    ) -> Built: ...
     def tool_context(self, session: Session, incoming: Incoming) -> ToolContext: ...
     def count(self, text: str) -> int: ...
     async def ready(self) -> None: ...
@@ -79,8 +81,16 @@ class Ledger(Protocol):
 class Gauge(Protocol):
     """How large the next prompt is."""
 
-    def crowded(self, session: Session) -> bool: ...
-    def budget(self, session: Session) -> int | None: ...
+    def crowded(self, session: Session, wanted: str | None) -> bool: ...
+    def limit(self, session: Session, wanted: str | None) -> int | None: ...
+    def known_window(self, session: Session, wanted: str | None) -> int | None: ...
+
+
+class Calls(Protocol):
+    """Notes what calls came to."""
+
+    def answered(self, session: Session, built: Built, asked: str, reply: Finished) -> LastCall | None: ...
+    def refused(self, built: Built, model: ChatModel, error: ContextOverflow) -> None: ...
 
 
 class Room(Protocol):
@@ -102,6 +112,7 @@ class Replies:
         tools: ToolRegistry,
         ledger: Ledger,
         gauge: Gauge,
+        calls: Calls,
         room: Room,
         clock: Clock,
         policy: TurnPolicy,
@@ -112,6 +123,7 @@ class Replies:
         self._tools = tools
         self._ledger = ledger
         self._gauge = gauge
+        self._calls = calls
         self._room = room
         self._clock = clock
         self._policy = policy
@@ -127,10 +139,10 @@ class Replies:
         theirs = {tool.name for tool in lead.incoming.client_tools}
         also = others(lead, lane)
         for rounds_left in range(self._policy.max_tool_rounds, -1, -1):
-            reply, duration_s = await self._ask(model, lane, lead, tools=rounds_left > 0)
+            reply, call, duration_s = await self._ask(model, lane, lead, tools=rounds_left > 0)
             ours = [call for call in reply.calls if call.name not in theirs]
             finish = _finish_of(reply, to_client=len(ours) < len(reply.calls), last=rounds_left == 0)
-            await self._append_reply(lane, lead, model, reply, finish, also, duration_s)
+            await self._append_reply(lane, lead, model, reply, call, finish, also, duration_s)
             if finish in ("tool_calls", "client_tools") and ours:
                 await self._run_tools(lane, lead, ours)
             if finish != "tool_calls":
@@ -153,21 +165,27 @@ class Replies:
         await self.append(lead.session, failure)
         return False
 
-    async def _ask(self, model: ChatModel, lane: Lane[Turn], lead: Turn, *, tools: bool) -> tuple[Finished, float]:
+    async def _ask(
+        self, model: ChatModel, lane: Lane[Turn], lead: Turn, *, tools: bool
+    ) -> tuple[Finished, LastCall | None, float]:
         """One call, made to fit. A prompt the provider finds too long is shortened and sent again, at most twice."""
-        session = lead.session
+        session, wanted = lead.session, lead.incoming.model
         shown = frozenset(turn.id for turn in lane.running)
+        halvings = 0
         for retries_left in range(OVERFLOW_RETRIES, -1, -1):
-            if self._gauge.crowded(session):
+            if self._gauge.crowded(session, wanted):
                 await self._room.make_room(session)
-            budget = self._gauge.budget(session)
-            if budget is not None:
-                budget >>= OVERFLOW_RETRIES - retries_left
-            prompt = self._prompts.build(session, shown, lead.incoming, tools=tools, budget=budget)
+            limit = self._gauge.limit(session, wanted)
+            if limit is not None:
+                limit >>= halvings
+            built = self._prompts.build(session, shown, lead.incoming, tools=tools, limit=limit)
             try:
-                return await self._call(model, lane, lead, prompt)
-            except ContextOverflow:
-                if not await self._room.emergency(session) and (budget is None or retries_left == 0):
+                reply, duration_s = await self._call(model, lane, lead, built.prompt)
+                return reply, self._calls.answered(session, built, model.name, reply), duration_s
+            except ContextOverflow as error:
+                self._calls.refused(built, model, error)
+                halvings += error.tokens is None or error.window is None  # with its numbers the limit is right now
+                if not await self._room.emergency(session) and (limit is None or retries_left == 0):
                     raise
                 for turn in lane.running:
                     turn.events.emit("compaction", reason="overflow", generation=session.record.generation)
@@ -198,6 +216,7 @@ class Replies:
         lead: Turn,
         model: ChatModel,
         reply: Finished,
+        note: LastCall | None,
         finish: Finish,
         also: tuple[str, ...],
         duration_s: float,
@@ -214,8 +233,9 @@ class Replies:
             tokens=self._prompts.count(reply.text + "".join(call.arguments for call in reply.calls)),
             also=also,
         )
+        window = self._gauge.known_window(lead.session, lead.incoming.model)
         (written,) = await self.append(
-            lead.session, entry, change=lambda record: _charged(record, usage, cost, model.window)
+            lead.session, entry, change=lambda record: _charged(record, note, usage, cost, window)
         )
         lead.shown = []
         if usage is not None:
@@ -292,11 +312,21 @@ def _finish_of(reply: Finished, *, to_client: bool, last: bool) -> Finish:
     return "length" if last else "tool_calls"
 
 
-def _charged(record: SessionRecord, usage: Usage | None, cost: Decimal | None, window: int | None) -> SessionRecord:
-    """Counters of the index, written with the reply that causes them. An unknown price adds nothing."""
+def _charged(
+    record: SessionRecord, call: LastCall | None, usage: Usage | None, cost: Decimal | None, window: int | None
+) -> SessionRecord:
+    """Counters of the index, written with the reply that causes them. An unknown price adds nothing.
+
+    A compaction may have come between the call and its reply: then the next prompt is another one.
+    """
     if usage is None:
         return record
     total = record.cost if cost is None else str(Decimal(record.cost or "0") + cost)
+    same = call is not None and call.generation == record.generation
     return dataclasses.replace(
-        record, context_tokens=usage.input_total + usage.output, window=window or record.window, cost=total
+        record,
+        context_tokens=usage.context_tokens if same else None,
+        call=record.call if call is None else call.to_json(),
+        window=window,
+        cost=total,
     )

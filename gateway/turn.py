@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from compaction.layout import ToolSpec
+    from compaction.tokens import Reading
     from sessions.entries import Attachment, Finish, ToolCall
     from sessions.policy import QueueMode
     from sessions.store import Session
@@ -34,7 +35,8 @@ class Incoming:
     """A message as it enters, already checked. `role` is the caller's, `user` the person it is known to come from.
 
     `client_tools` are offered to the model and run by the client; `results` answer calls to them; `extra_system` is a
-    client's own system text; `before` is what a client says was said earlier, taken over by the first session of a key.
+    client's own system text; `before` is what a client says was said earlier, taken over by the first session of a key;
+    `fresh` begins a new session with the message.
     """
 
     text: str
@@ -55,11 +57,13 @@ class Incoming:
     params: Mapping[str, Any] = field(default_factory=dict[str, Any])
     max_output: int | None = None
     commands: bool = True
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResult:
-    """The end of a turn. `usage` is the spend of all its calls, `context_tokens` the size of the last prompt and reply.
+    """The end of a turn. `usage` is the spend of all its calls, `context_tokens` the size of the last prompt and reply
+    (`estimated`: the provider reported none).
 
     A failed turn has `error_code` and `error`.
     """
@@ -72,6 +76,7 @@ class TurnResult:
     finish: Finish | None = None
     usage: Usage | None = None
     context_tokens: int | None = None
+    estimated: bool = False
     window: int | None = None
     error_code: str | None = None
     error: str | None = None
@@ -149,14 +154,19 @@ def summary_of(result: TurnResult) -> dict[str, Any]:
         "session": result.session,
         "text": result.text,
         "finish": result.finish,
-        "context": context_json(result.context_tokens, result.window),
+        "context": context_json(result.context_tokens, result.window, estimated=result.estimated),
     }
 
 
-def context_json(tokens: int | None, window: int | None) -> dict[str, Any]:
-    """Fill of the window; no share is given while either number is unknown."""
+def context_json(tokens: int | None, window: int | None, *, estimated: bool = False) -> dict[str, Any]:
+    """Fill of the window; no share is given while either number is unknown. `estimated`: by our own count."""
     share = round(tokens / window, 4) if tokens is not None and window else None
-    return {"tokens": tokens, "window": window, "share": share}
+    return {"tokens": tokens, "window": window, "share": share, "estimated": estimated and tokens is not None}
+
+
+def reading_json(reading: Reading) -> dict[str, Any]:
+    """The same of a prompt that has not been sent yet."""
+    return context_json(reading.tokens, reading.window, estimated=reading.estimated)
 
 
 def result_from_entries(session: Session, turn: str, entries: Sequence[Entry] | None = None) -> TurnResult | None:
@@ -187,7 +197,8 @@ def _result_of(session: Session, turn: str, own: Sequence[Entry]) -> TurnResult 
         text="",
         entries=tuple(own),
         usage=sum(spent[1:], spent[0]) if spent else None,
-        context_tokens=_context_tokens(spent[-1]) if spent else session.record.context_tokens,
+        context_tokens=spent[-1].context_tokens if spent else session.record.context_tokens,
+        estimated=bool(spent) and not spent[-1].reported,
         window=session.record.window,
     )
     for entry in reversed(own):
@@ -201,7 +212,3 @@ def _result_of(session: Session, turn: str, own: Sequence[Entry]) -> TurnResult 
             case _:
                 pass
     return None
-
-
-def _context_tokens(last: Usage) -> int:
-    return last.input_total + last.output

@@ -32,7 +32,9 @@ class SessionSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
     """One session in the index. `active_at` is the last message from a person; `size` and `last_seq` tell how much of
-    the current generation's transcript the numbers cover. `cost` is an exact decimal text, None while unknown."""
+    the current generation's transcript the numbers cover. `cost` is an exact decimal text, None while unknown.
+    `context_tokens` is what the last call's prompt and reply came to, None when the next prompt is not made of them any
+    more; `call` is what is kept of that call (gateway/calls.py)."""
 
     session: str
     key: str
@@ -59,6 +61,7 @@ class SessionRecord:
     cost: str | None = None
     compactions: int = 0
     compaction: JsonObject | None = None
+    call: list[Any] | None = None
     pinned: bool = False
     ended: EndReason | None = None
     previous: str | None = None
@@ -150,6 +153,12 @@ def _optional_object(value: Any) -> JsonObject | None:
     return cast("JsonObject | None", value)
 
 
+def _optional_list(value: Any) -> list[Any] | None:
+    if value is not None and not isinstance(value, list):
+        raise TypeError
+    return cast("list[Any] | None", value)
+
+
 def _word(known: frozenset[str]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if value not in known:
@@ -169,6 +178,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "active_at": parse_time,
     "pinned": _flag,
     "compaction": _optional_object,
+    "call": _optional_list,
     **dict.fromkeys(("channel", "owner", "title", "cost", "ended", "previous"), _optional_text),
     **dict.fromkeys(("context_tokens", "window"), _optional_count),
     **dict.fromkeys(

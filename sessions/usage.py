@@ -28,6 +28,11 @@ class Usage:
     reasoning: int = 0
     reported: bool = True
 
+    @property
+    def context_tokens(self) -> int:
+        """What the call leaves for the next prompt: its prompt and its reply; reasoning is not sent again."""
+        return self.input_total + max(0, self.output - self.reasoning)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "input_total": self.input_total,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from gateway.http import docs, health, openapi, sessions, transfer, turns, usage
+from gateway.http import cache, docs, health, openapi, sessions, transfer, turns, usage
 from gateway.http.metrics import Metrics
 from gateway.http.pipeline import build_pipeline
 from gateway.surfaces import openai_chat
@@ -22,6 +22,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
     api = [
         *turns.routes(parts),
         *sessions.routes(parts),
+        *cache.routes(parts),
         *usage.routes(parts),
         *transfer.routes(parts),
         *openai_chat.routes(parts),
@@ -33,7 +34,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
 def build_app(parts: Parts) -> web.Application:
     """The application of one daemon. Raises MissingSecret."""
     metrics = Metrics()
-    metrics.watch(parts.turns, parts.store.index)
+    metrics.watch(parts.turns, parts.store.index, parts.calls)
     return build_pipeline(
         all_routes(parts, metrics),
         server=parts.config.server,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from gateway.calls import CallWatch
     from gateway.turns import Turns
     from sessions.index import Index
 
@@ -51,6 +52,29 @@ class RequestTally(Collector):
         yield times
 
 
+class CacheTally(Collector):
+    """Model calls by why their prompt was not read from the provider's cache, and the tokens that were."""
+
+    def __init__(self, calls: CallWatch) -> None:
+        self._calls = calls
+
+    def collect(self) -> Iterator[Metric]:
+        causes = CounterMetricFamily(
+            "sessiond_cache_calls", "Model calls by why the prompt cache broke; none: it did not", labels=["cause"]
+        )
+        for cause, count in self._calls.causes.items():
+            causes.add_metric([cause], count)
+        yield causes
+        tokens = CounterMetricFamily(
+            "sessiond_prompt_tokens",
+            "Prompt tokens: input in all, shared with the call before, cached as reported",
+            labels=["kind"],
+        )
+        for kind, count in self._calls.tokens.items():
+            tokens.add_metric([kind], count)
+        yield tokens
+
+
 class Metrics:
     """The registry of one daemon."""
 
@@ -65,8 +89,9 @@ class Metrics:
     def watch_streams(self, count: Callable[[], int]) -> None:
         self._streams.set_function(count)
 
-    def watch(self, turns: Turns, index: Index) -> None:
+    def watch(self, turns: Turns, index: Index, calls: CallWatch) -> None:
         """Reads these when Prometheus asks."""
+        self.registry.register(CacheTally(calls))
         self._turns.set_function(lambda: turns.running)
         for state in ("active", "former", "archived"):
             self._sessions.labels(state).set_function(lambda state=state: index.count(state))

@@ -21,7 +21,7 @@ from gateway.http.views import (
     session_view,
 )
 from gateway.models import anthropic_wire, openai_wire
-from gateway.turn import Incoming, context_json
+from gateway.turn import Incoming, reading_json
 from sessions.entries import AssistantEntry, Entry, PinnedEntry, ToolCall, ToolResultEntry, UserEntry
 from sessions.index import PageQuery
 from sessions.keys import parse_key
@@ -162,7 +162,7 @@ class ContextPart(BaseModel):
 
 
 class ContextReport(BaseModel):
-    """What the next prompt consists of."""
+    """What the next prompt consists of: by our own count, and in the model's tokens."""
 
     session: str
     parts: list[ContextPart]
@@ -359,7 +359,7 @@ class SessionEndpoints:
                 "session": session.id,
                 "parts": [{"name": name, "tokens": tokens} for name, tokens in counted],
                 "estimated": sum(tokens for _, tokens in counted),
-                "context": context_json(session.record.context_tokens, session.record.window),
+                "context": reading_json(self._parts.gauge.reading(session)),
             }
         )
 
@@ -378,7 +378,7 @@ class SessionEndpoints:
         built = self._parts.prompts.build(session, frozenset(session.open), Incoming(text=""), tools=True)
         model = self._parts.models.choose(session.record.agent, session.record.settings.model)
         render = openai_wire.render if query.form == "openai" else anthropic_wire.render
-        request = render(built, model=model.model, load_blob=self._parts.blobs.load)
+        request = render(built.prompt, model=model.model, load_blob=self._parts.blobs.load)
         return json_answer({"session": session.id, "form": query.form, "request": request})
 
 
@@ -433,6 +433,8 @@ def patched(record: SessionRecord, patch: SessionPatch) -> SessionRecord:
         **({"notes": patch.notes is not False} if "notes" in given else {}),
     )
     changed = dataclasses.replace(record, settings=settings)
+    if "model" in given and settings.model != record.settings.model:
+        changed = dataclasses.replace(changed, context_tokens=None, window=None)  # those of the other model
     if "title" in given:
         changed = dataclasses.replace(changed, title=patch.title)
     if patch.pinned is not None:

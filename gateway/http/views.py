@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from gateway.calls import is_estimate
 from gateway.turn import context_json
 from sessions.entries import entry_to_json, format_time
 
@@ -21,6 +22,7 @@ class ContextView(BaseModel):
     tokens: int | None
     window: int | None
     share: float | None
+    estimated: bool
 
 
 class UsageView(BaseModel):
@@ -135,7 +137,7 @@ def session_view(record: SessionRecord) -> dict[str, Any]:
             "cache_write": record.cache_write,
         },
         "cost": record.cost,
-        "context": context_json(record.context_tokens, record.window),
+        "context": context_json(record.context_tokens, record.window, estimated=is_estimate(record.call)),
         "settings": {
             "model": record.settings.model,
             "queue_mode": record.settings.queue_mode,
@@ -166,7 +168,7 @@ def result_view(result: TurnResult, client_tools: frozenset[str] = frozenset()) 
         "finish": result.finish,
         "entries": [entry_view(entry) for entry in result.entries],
         "usage": None if result.usage is None else result.usage.to_json(),
-        "context": context_json(result.context_tokens, result.window),
+        "context": context_json(result.context_tokens, result.window, estimated=result.estimated),
     }
     if result.finish == "client_tools":
         content["tool_calls"] = [

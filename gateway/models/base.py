@@ -107,7 +107,10 @@ class ModelRejected(ModelError):
 
 
 class ContextOverflow(ModelRejected):
-    """The prompt is longer than the model's window. Numbers as the provider's text gives them, where it does."""
+    """The prompt is longer than the model's window. Numbers as the provider's text gives them, where it does.
+
+    `name` is the configured model that refused it, where that is not the one that was asked.
+    """
 
     code = "context_overflow"
 
@@ -115,6 +118,7 @@ class ContextOverflow(ModelRejected):
         super().__init__(message)
         self.tokens = tokens
         self.window = window
+        self.name = ""
 
 
 class UnknownModel(LookupError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gateway.models.base import Finished, ModelBroken, ModelError, ModelUnavailable, UnknownModel
+from gateway.models.base import ContextOverflow, Finished, ModelBroken, ModelError, ModelUnavailable, UnknownModel
 from gateway.models.discovery import found_in, key_of
 from gateway.models.offline import OfflineModel
 from gateway.models.policy import ModelPolicy, RolesPolicy
@@ -56,6 +56,9 @@ class Failover:
                     async for event in events:
                         yield _signed(event, model)
                 return
+            except ContextOverflow as error:
+                error.name = model.name
+                raise
             except (ModelUnavailable, ModelBroken) as error:
                 self._hold(model, error)
                 if error.partial:

@@ -57,8 +57,8 @@ def test_what_two_chains_have_in_common_is_found_by_halving(one: list[Message], 
 def test_a_history_that_only_grew_is_shared_whole_and_any_other_is_not(
     history: list[Message], more: list[Message], kept: int
 ) -> None:
-    earlier = build_prompt(system="s", messages=history, trailing=["12:00"])
-    grown = print_of(build_prompt(system="s", messages=[*history, *more], trailing=["12:01"]))
+    earlier = build_prompt(system="s", messages=history, trailing="12:00")
+    grown = print_of(build_prompt(system="s", messages=[*history, *more], trailing="12:01"))
     shared = shared_prefix(outline_of(print_of(earlier)), grown)
     assert (shared.section, shared.messages) == (None, len(history))
     assert shared.tokens == 5 + chain_of(history).mark(len(history)).tokens
@@ -102,9 +102,9 @@ def test_each_section_before_the_history_breaks_it_where_it_differs() -> None:
 
 def test_tools_are_sorted_and_what_changes_goes_last_or_under_memories_first_into_the_system_text() -> None:
     tools = [ToolSpec(name=name, description="") for name in "cab"]
-    last = build_prompt(system="s", messages=(), tools=tools, trailing=["a", "b"])
-    assert ([tool.name for tool in last.tools], last.system, last.trailing) == (["a", "b", "c"], "s", "a\n\nb")
-    first = build_prompt(system="s", messages=(), tools=tools[::-1], trailing=["a"], layout="memories_first")
+    last = build_prompt(system="s", messages=(), tools=tools, trailing="a")
+    assert ([tool.name for tool in last.tools], last.system, last.trailing) == (["a", "b", "c"], "s", "a")
+    first = build_prompt(system="s", messages=(), tools=tools[::-1], trailing="a", layout="memories_first")
     assert (first.tools, first.system, first.trailing) == (last.tools, "s\n\na", None)
 
 

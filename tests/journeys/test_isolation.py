@@ -44,6 +44,7 @@ ADDRESSED: dict[tuple[str, str], dict[str, Any] | None] = {
     ("GET", "/v1/sessions/{key}/transcript"): None,
     ("GET", "/v1/sessions/{key}/history"): None,
     ("GET", "/v1/sessions/{key}/context"): None,
+    ("GET", "/v1/sessions/{key}/cache"): None,
     ("POST", "/v1/sessions/{key}/entries"): {"entries": [{"role": "user", "text": "a"}]},
     ("GET", "/v1/sessions/{key}/prompt"): None,
     ("GET", "/v1/sessions/{key}/usage"): None,
