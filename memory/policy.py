@@ -79,6 +79,9 @@ class SearchPolicy(Policy):
     relevance: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.15, description="Results below this share of the best possible score are left out; exact hits never."
     )
+    vectors_wait_s: Annotated[float, Field(gt=0)] = Field(
+        default=5, description="How long a search waits for vectors; then keywords have to do. In seconds."
+    )
     importance_weight: Annotated[float, Field(ge=0, le=1)] = Field(default=0.10, description="Weight of importance.")
     vitality_weight: Annotated[float, Field(ge=0, le=1)] = Field(default=0.05, description="Weight of vitality.")
     recency_weight: Annotated[float, Field(ge=0, le=1)] = Field(default=0.05, description="Weight of being new.")
@@ -109,6 +112,43 @@ class RecallPolicy(Policy):
     mid_turn: MidTurnPolicy = Field(default_factory=MidTurnPolicy, description="Searches while a turn runs.")
 
 
+HALF_LIVES_DAYS = (1.0, 3.0, 7.0, 14.0, 21.0, 30.0, 45.0, 60.0, 90.0, 180.0)
+
+
+def _check_half_lives(days: tuple[float, ...]) -> tuple[float, ...]:
+    if len(days) != len(HALF_LIVES_DAYS):
+        raise ValueError("there are ten half-lives, for importance 1 to 10")
+    if any(not 0.1 <= value <= 365 for value in days):
+        raise ValueError("a half-life has 0.1 to 365 days")
+    return days
+
+
+class RetentionPolicy(Policy):
+    """When unused memories go to the trash (spec memory.md, "Vitality and retention")."""
+
+    enabled: bool = Field(default=True, description="false: nothing goes to the trash by itself.")
+    grace_days: Annotated[float, Field(ge=0, le=365)] = Field(
+        default=14, description="Younger memories stay, whatever their vitality."
+    )
+    threshold: Annotated[float, Field(ge=1, le=90)] = Field(
+        default=10, description="Memories whose vitality (0 to 100) is under this go to the trash."
+    )
+    cap: Annotated[int, Field(ge=1, le=200)] = Field(
+        default=5, description="Most memories of one person that go in any 24 hours."
+    )
+    half_lives_days: Annotated[tuple[float, ...], AfterValidator(_check_half_lives)] = Field(
+        default=HALF_LIVES_DAYS, description="Days in which vitality falls by half, for importance 1 to 10."
+    )
+
+
+class TrashPolicy(Policy):
+    """Memories that were deleted, and can be brought back."""
+
+    days: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="Days after which they are deleted for good; null: never by itself."
+    )
+
+
 class RecordsPolicy(Policy):
     """What is kept of a memory, and for how long after it was deleted."""
 
@@ -121,6 +161,17 @@ class RecordsPolicy(Policy):
     similar: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.6, description="Share of words two memories have in common to be reported as similar."
     )
-    trash_days: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="Memories in the trash are deleted for good after this many days; null: never."
+
+
+class MemoryPolicy(RecordsPolicy):
+    """Memories: facts that outlive sessions."""
+
+    trash: TrashPolicy = Field(default_factory=TrashPolicy, description="What was deleted.")
+    retention: RetentionPolicy = Field(default_factory=RetentionPolicy, description="What is forgotten by itself.")
+    search: SearchPolicy = Field(default_factory=SearchPolicy, description="How results are ordered.")
+    recall: RecallPolicy = Field(default_factory=RecallPolicy, description="What a model is shown unasked.")
+    embedding: EmbeddingPolicy = Field(
+        default_factory=EmbeddingPolicy, description="How the model of roles.embedding is asked for vectors."
     )
+    index: IndexPolicy = Field(default_factory=IndexPolicy, description="The vector index.")
+    files: FilesPolicy = Field(default_factory=FilesPolicy, description="Files of agents' workspaces.")
