@@ -36,11 +36,13 @@ class Learnt:
     caches: bool = False
 
     def after_report(self, *, counted: int, reported: int, cached: int) -> Learnt:
-        """A prompt we counted, and what the provider made of it. One above the learnt window proves that wrong."""
-        weight = WEIGHT * min(1.0, counted / FULL_WEIGHT_TOKENS)
-        moved = self.factor + weight * (reported / counted - self.factor) if counted > 0 and reported > 0 else None
+        """A prompt we counted, and what the provider made of it. One above the learnt window proves that wrong.
+
+        A report no tokenizer explains teaches nothing: some servers cut a prompt in silence, or report its end only.
+        """
+        weight = WEIGHT * min(1.0, counted / FULL_WEIGHT_TOKENS) if is_plausible(counted, reported) else 0.0
         return Learnt(
-            factor=self.factor if moved is None else clamped(moved),
+            factor=clamped(self.factor + weight * (reported / max(1, counted) - self.factor)),
             window=None if self.window is not None and reported > self.window else self.window,
             caches=self.caches or cached > 0,
         )
@@ -71,6 +73,11 @@ class Learnt:
             window=None if window is None else max(1, int(window)),
             caches=raw.get("caches") is True,
         )
+
+
+def is_plausible(counted: int, reported: int) -> bool:
+    """Whether a tokenizer could make `reported` tokens of what is `counted` by ours."""
+    return LEAST * counted <= reported <= MOST * counted
 
 
 def clamped(factor: float) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from compaction.tokens import next_prompt, window_of
+from compaction.tokens import LEAST, next_prompt, window_of
 
 if TYPE_CHECKING:
     from compaction.fingerprints import Chain
@@ -120,6 +120,7 @@ def _holds(last: LastCall, model: str, frame: Frame, history: Chain) -> bool:
     outline = last.outline
     return (
         last.reported
+        and last.input_tokens >= LEAST * last.counted  # a server that cuts prompts in silence reports what is left
         and (last.model, last.generation, last.base) == (model, frame.generation, frame.base)
         and len(history) >= outline.messages
         and history.mark(outline.messages).digest == outline.history.digest

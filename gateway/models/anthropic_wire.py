@@ -26,8 +26,9 @@ _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 def render(prompt: Prompt, *, model: str, load_blob: Callable[[str], bytes], cache_ttl: str = "5m") -> dict[str, Any]:
     """`model`, `system`, `tools` and `messages` of a request; roles alternate and begin with the user's.
 
-    Breakpoints, at most four: behind the system text (and so the tools), the summary, the newest user message, and the
-    newest tool result where one came after it. The trailing block stands behind the last of them.
+    Breakpoints, at most four: behind the system text (and so the tools; without one behind those), the summary, the
+    newest user message, and the newest tool result where one came after it. The trailing block stands behind the last
+    of them.
     """
     mark = {"type": "ephemeral"} if cache_ttl == "5m" else {"type": "ephemeral", "ttl": cache_ttl}
     turns: list[dict[str, Any]] = []
@@ -50,6 +51,8 @@ def render(prompt: Prompt, *, model: str, load_blob: Callable[[str], bytes], cac
             {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
             for tool in prompt.tools
         ]
+        if "system" not in request:
+            request["tools"][-1]["cache_control"] = mark
     return request
 
 

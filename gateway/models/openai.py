@@ -13,6 +13,7 @@ from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from gateway.models import openai_wire
 from gateway.models.base import Finished, ModelBroken, ModelError, TextDelta
+from gateway.models.cache_terms import OPENAI_HOST, has_breakpoints
 from gateway.models.endpoint import END, WHOLE, Endpoint, Refused
 from gateway.models.estimate import estimate
 from gateway.models.failures import error_of_object, error_of_status
@@ -39,7 +40,6 @@ FINISH: dict[str, Finish] = {
     "content_filter": "filter",
 }
 MAX_LESSONS = 4
-OPENAI_HOST = "api.openai.com"
 
 
 class OpenAIModel:
@@ -67,7 +67,11 @@ class OpenAIModel:
         headers = {**self._client.default_headers, **self._client.auth_headers}
         self._endpoint = Endpoint(name, http, f"{base.rstrip('/')}/chat/completions", headers, policy.timeouts)
         original = urlsplit(base).hostname == OPENAI_HOST
-        self._quirks = Quirks(limit="max_completion_tokens" if original else "max_tokens", cache_key=original)
+        self._quirks = Quirks(
+            limit="max_completion_tokens" if original else "max_tokens",
+            cache_key=original,
+            breakpoints=has_breakpoints(policy),
+        )
 
     async def close(self) -> None:
         await self._client.close()
@@ -117,7 +121,10 @@ class OpenAIModel:
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         quirks = self._quirks
         load_blob = self._load_blob if quirks.images else _not_wanted
-        body = openai_wire.render(request.prompt, model=self.model, load_blob=load_blob)
+        breakpoints = quirks.breakpoints and request.cache_key is not None
+        body = openai_wire.render(request.prompt, model=self.model, load_blob=load_blob, breakpoints=breakpoints)
+        if breakpoints:
+            body["prompt_cache_options"] = {"mode": "explicit"}
         if quirks.plain_roles:
             body["messages"] = plain_roles(body["messages"])
         limit = request.max_output or self._policy.max_output

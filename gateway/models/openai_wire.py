@@ -20,11 +20,18 @@ if TYPE_CHECKING:
     from sessions.entries import Attachment
 
 
-def render(prompt: Prompt, *, model: str, load_blob: Callable[[str], bytes]) -> dict[str, Any]:
+BREAKPOINT = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+
+
+def render(
+    prompt: Prompt, *, model: str, load_blob: Callable[[str], bytes], breakpoints: bool = False
+) -> dict[str, Any]:
     """`model`, `messages` and `tools` of a request.
 
     The trailing block is a message of its own after the newest one, so that the bytes of the history do not change
-    when it is gone in the next call.
+    when it is gone in the next call. `breakpoints` marks the end of the system text, of the summary, and of every
+    message that is not the model's: OpenAI looks for a known prefix at the marks of a request, the latest 80, and
+    writes the latest four; so a mark must stay where it was.
     """
     messages: list[dict[str, Any]] = []
     if prompt.system:
@@ -32,6 +39,8 @@ def render(prompt: Prompt, *, model: str, load_blob: Callable[[str], bytes]) -> 
     if prompt.summary:
         messages.append({"role": "user", "content": prompt.summary})
     messages.extend(_message(message, load_blob) for message in with_unique_ids(prompt.messages))
+    if breakpoints:
+        messages = [_marked(message) for message in messages]
     if prompt.trailing:
         messages.append({"role": "user", "content": prompt.trailing})
     request: dict[str, Any] = {"model": model, "messages": messages}
@@ -48,6 +57,15 @@ def render(prompt: Prompt, *, model: str, load_blob: Callable[[str], bytes]) -> 
             for tool in prompt.tools
         ]
     return request
+
+
+def _marked(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with a breakpoint at its end; the model's own cannot have one."""
+    content = message["content"]
+    if message["role"] == "assistant" or not content:
+        return message
+    parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return {**message, "content": [*parts[:-1], {**parts[-1], **BREAKPOINT}]}
 
 
 def _message(message: Message, load_blob: Callable[[str], bytes]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ class Quirks:
     limit: str = "max_tokens"
     schema: bool = True
     cache_key: bool = False
+    breakpoints: bool = False
     plain_roles: bool = False
     images: bool = True
 
@@ -40,6 +41,8 @@ class Quirks:
             learnt = replace(learnt, schema=False)
         if self.cache_key and "prompt_cache_key" in lowered:
             learnt = replace(learnt, cache_key=False)
+        if self.breakpoints and ("prompt_cache_breakpoint" in lowered or "prompt_cache_options" in lowered):
+            learnt = replace(learnt, breakpoints=False)
         if self.images and images and any(phrase in lowered for phrase in _NO_IMAGES):
             learnt = replace(learnt, images=False)
         if not self.plain_roles and any(phrase in lowered for phrase in (*_SYSTEM, *_ALTERNATE)):

@@ -28,6 +28,11 @@ def test_a_factor_moves_to_what_is_reported_and_short_prompts_move_it_little() -
     assert learnt.factor == pytest.approx(1.6, abs=0.01)
 
 
+@pytest.mark.parametrize("reported", [0, 1000, 60_000])
+def test_a_report_no_tokenizer_explains_teaches_nothing(reported: int) -> None:
+    assert Learnt(factor=1.25).after_report(counted=8000, reported=reported, cached=0).factor == 1.25
+
+
 @pytest.mark.parametrize(
     ("counted", "tokens", "window", "known", "factor", "learnt_window"),
     [

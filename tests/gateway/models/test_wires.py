@@ -148,6 +148,28 @@ def test_openai_gets_the_trailing_block_as_a_message_of_its_own() -> None:
     ]
 
 
+def test_anthropic_without_a_system_text_marks_the_last_tool() -> None:
+    tools = [ToolSpec(name="b", description=""), ToolSpec(name="a", description="")]
+    request = anthropic(build_prompt(system="", messages=[UserMessage(text="hi")], tools=tools))
+    assert ["cache_control" in tool for tool in request["tools"]] == [False, True]
+
+
+@given(history=turns, trailing=text, summary=st.none() | text)
+def test_openai_breakpoints_stay_where_they_were_and_leave_out_what_changes(
+    history: list[list[Message]], trailing: str, summary: str | None
+) -> None:
+    flat = [message for one in history for message in one]
+    prompt = build_prompt(system="s", messages=flat, summary=summary, trailing=f"{trailing}12:00")
+    later = replace(prompt, messages=(*flat, AssistantMessage(text="reply"), UserMessage(text="newer")))
+    first, second = (
+        openai_wire.render(one, model="m", load_blob=load_blob, breakpoints=True)["messages"] for one in (prompt, later)
+    )
+    assert second[: len(first) - 1] == first[:-1]
+    assert first[-1] == {"role": "user", "content": f"{trailing}12:00"}
+    marked = [m for m in first[:-1] if isinstance(m["content"], list) and "prompt_cache_breakpoint" in m["content"][-1]]
+    assert [m for m in first[:-1] if m["role"] != "assistant" and m["content"]] == marked
+
+
 def test_files_are_shown_or_named() -> None:
     prompt = build_prompt(system="", messages=[UserMessage(text="look", attachments=(PICTURE, PAPER, GONE))])
     none = build_prompt(system="", messages=[UserMessage(text="read", attachments=(PAPER,))])
