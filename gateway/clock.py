@@ -26,6 +26,16 @@ class Clock(Protocol):
         ...
 
 
+async def nap(clock: Clock, seconds: float, wake: asyncio.Event) -> None:
+    """Sleeps until somebody wakes it, or the time is over."""
+    waits = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(wake.wait())]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
 class SystemClock:
     """The machine's clock."""
 

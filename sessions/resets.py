@@ -97,13 +97,13 @@ def boundary_of(day: date, daily_at: time, zone: ZoneInfo) -> datetime | None:
     back = first.astimezone(zone)
     if back.replace(tzinfo=None) == datetime.combine(day, daily_at):
         return first
-    end = _end_of_gap(first, zone)
+    end = offset_change(first, zone)
     around = (end - timedelta(seconds=1), end)
     return end if any(instant.astimezone(zone).date() == day for instant in around) else None
 
 
-def _end_of_gap(near: datetime, zone: ZoneInfo) -> datetime:
-    """The instant at which the offset changes, within the two days around `near`."""
+def offset_change(near: datetime, zone: ZoneInfo) -> datetime:
+    """The instant at which a zone's offset changes, within the two days around `near`; there must be one."""
     low, high = near - timedelta(days=1, hours=2), near + timedelta(days=1, hours=2)
     before = low.astimezone(zone).utcoffset()
     while high - low > timedelta(seconds=1):
