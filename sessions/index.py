@@ -170,6 +170,15 @@ class Index:
         fields = orjson.loads(row)
         return fields.get("generation", 1), fields.get("size", 0)
 
+    @property
+    def number(self) -> int:
+        """Of the last change: equal numbers mean that nothing was changed in between."""
+        return self._number
+
+    def sessions(self) -> list[str]:
+        """The ids of all sessions, in no order."""
+        return list(self._rows)
+
     def count(self, state: SessionState | None = None) -> int:
         return len(self._rows) if state is None else len(self._lists[state])
 

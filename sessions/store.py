@@ -117,7 +117,8 @@ class Session:
 
     @property
     def key(self) -> SessionKey:
-        return parse_key(self.record.key)
+        """With its agent, which keys of jobs and webhooks do not name."""
+        return dataclasses.replace(parse_key(self.record.key), agent=self.record.agent)
 
     @property
     def ended(self) -> bool:
@@ -200,7 +201,10 @@ class SessionStore:
         self._opening: dict[str, asyncio.Future[Session]] = {}
         self._writes: set[asyncio.Task[list[Entry]]] = set()
         self._dirty = asyncio.Event()
+        self.changed: list[Callable[[str], None]] = []
+        """Told the id of every session whose transcript has grown, moved on or gone; they must not wait."""
         self._waiting: list[asyncio.Future[None]] = []
+        self.after_append: list[Callable[[Session, Sequence[Entry]], None]] = []
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -408,6 +412,8 @@ class SessionStore:
             if session.id in self._kept:
                 self._kept_bytes += session.transcript.size - grown_from
             self._enter(session)
+            for hook in self.after_append:
+                hook(session, entries)
             return entries
 
     def _write(self, session: Session, entries: Sequence[Entry]) -> None:
@@ -439,6 +445,11 @@ class SessionStore:
             self._keep(session)
         self._index.put(session.record)
         self._dirty.set()
+        self._tell(session.id)
+
+    def _tell(self, session_id: str) -> None:
+        for told in self.changed:
+            told(session_id)
 
     async def update(self, session: Session, change: Callable[[SessionRecord], SessionRecord]) -> None:
         """Changes what only the index knows (settings, title, flags); on disk when this returns."""
@@ -490,16 +501,22 @@ class SessionStore:
             record = change(tallied(following, opening))
             session.moved(opening, dataclasses.replace(record, entries=old.entries + 1), transcript)
             self._index.put(session.record)
+            self._tell(session.id)
             await self._journaled()
+            for hook in self.after_append:
+                hook(session, [last])
             return True
 
-    async def end(self, session: Session, reason: EndReason) -> Session:
-        """Ends a session and returns the next one of its key, not yet on disk. A session nobody used just goes on."""
+    async def end(self, session: Session, reason: EndReason, *, key: SessionKey | None = None) -> Session:
+        """Ends a session and returns the next one of its key, not yet on disk. A session nobody used just goes on.
+
+        `key`: the same key with another agent, for the next session.
+        """
         if session.record.entries == 0:
             return session
         if not session.ended:
             await self.append(session, EndedEntry(reason=reason))
-        return await self.active(session.key)
+        return await self.active(key or session.key)
 
     async def resume(self, current: Session | None, former_id: str) -> Session:
         """Makes a former session the active one of its key again; the current one ends."""
@@ -520,6 +537,7 @@ class SessionStore:
             session.deleted = True
             await self._in_thread(lambda: self._remove_files(session))
             self._index.remove(session_id)
+            self._tell(session_id)
             fresh = self._fresh.get(session.record.key)
             if fresh is not None and fresh.record.previous == session_id:
                 del self._fresh[session.record.key]
