@@ -1,49 +1,58 @@
-"""Memories, as the search and the vector index see them."""
+"""Memories as a viewer may search them: what the one search for all texts asks of the records."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from memory.errors import MemoryUnavailable
-from memory.indexing import Indexable, IndexChange, SourceFailed
-from memory.records import Filters
-from memory.search import Found
+from memory.listing import ListQuery
+from memory.search import Found, search
 from memory.vitality import vitality
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from memory.policy import SearchPolicy
-    from memory.records import Changed, Memory, TextHit, Viewer
+    from memory.policy import MemoryPolicy
+    from memory.records import Filters, Memory, TextHit, Viewer
+    from memory.search import NearTexts
     from memory.store import MemoryStore
-    from memory.vitality import RetentionPolicy
 
-RECENT = timedelta(days=30)
-PAGE = 1000
+Mode = Literal["hybrid", "vector", "keyword", "fetch"]
+HALF_NEW = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryHit:
+    """A memory that was found. Scores order one search, and mean nothing beside those of another."""
+
+    memory: Memory
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The hits, best first. `problem` says why vectors were wanted and not used."""
+
+    hits: tuple[MemoryHit, ...]
+    problem: str | None = None
+
+
+class Searcher(Protocol):
+    """What finds memories for a viewer. Everything it returns was confirmed by the store."""
+
+    async def search(self, viewer: Viewer, query: str, *, mode: Mode, limit: int, filters: Filters) -> Findings: ...
 
 
 class MemoryCorpus:
-    """The memories one viewer may see that fit the filters."""
+    """The records, as one viewer may see them under some filters."""
 
-    def __init__(
-        self,
-        store: MemoryStore,
-        viewer: Viewer,
-        filters: Filters | None = None,
-        *,
-        policy: SearchPolicy,
-        retention: RetentionPolicy,
-        now: datetime,
-    ) -> None:
+    def __init__(self, store: MemoryStore, viewer: Viewer, filters: Filters, weight: Callable[[Memory], float]) -> None:
         self._store = store
         self._viewer = viewer
-        self._filters = filters or Filters()
-        self._policy = policy
-        self._retention = retention
-        self._now = now
+        self._filters = filters
+        self._weight = weight
 
     async def pools(self) -> Sequence[str]:
         return [str(pool) for pool in await self._store.pools(self._viewer, self._filters)]
@@ -52,65 +61,44 @@ class MemoryCorpus:
         return await self._store.text_hits(words, self._viewer, self._filters, limit=limit)
 
     async def confirm(self, ids: Sequence[str]) -> Sequence[Found[Memory]]:
+        confirmed = await self._store.confirm(ids, self._viewer, self._filters)
         return [
             Found(id=memory.id, pool=str(memory.pool), text=memory.text, item=memory, weight=self._weight(memory))
-            for memory in await self._store.confirm(ids, self._viewer, self._filters)
+            for memory in confirmed
         ]
 
     def beside(self, text_id: str) -> Sequence[str]:
+        """Facts stand alone."""
         return ()
 
-    def _weight(self, memory: Memory) -> float:
-        return weight_of(memory, self._policy, self._retention, self._now)
 
+class MemorySearch:
+    """Words, and vectors where there are some. `fetch` ranks nothing: the newest come first."""
 
-def weight_of(memory: Memory, policy: SearchPolicy, retention: RetentionPolicy, now: datetime) -> float:
-    """Mild: an ordinary memory of some weeks has about 1, and no weight turns a poor hit into a good one."""
-    importance = (memory.importance - 5) / 5
-    alive = (vitality(memory, now, retention) - 50) / 50
-    recent = 0.5 ** (max(timedelta(0), now - memory.updated_at) / RECENT)
-    weight = (
-        1
-        + policy.importance_weight * importance
-        + policy.vitality_weight * alive
-        + policy.recency_weight * (2 * recent - 1)
-    )
-    return max(0.1, weight) if math.isfinite(weight) else 1.0
-
-
-class MemorySource:
-    """Active memories and their changes, for the index.
-
-    What is superseded has no vector: it would crowd out what is true now. Questions about the past find it by words.
-    """
-
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(
+        self, store: MemoryStore, policy: MemoryPolicy, now: Callable[[], datetime], vectors: NearTexts | None = None
+    ) -> None:
         self._store = store
+        self._policy = policy
+        self._now = now
+        self.vectors = vectors
 
-    async def everything(self) -> AsyncIterator[Sequence[Indexable]]:
-        number = 0
-        while changed := await self._changed(number, PAGE):
-            yield [item for one in changed if (item := _item(one)) is not None]
-            number = changed[-1].number
-
-    async def latest(self) -> int:
-        try:
-            return await self._store.last_change()
-        except MemoryUnavailable as error:
-            raise SourceFailed(str(error)) from error
-
-    async def changes(self, after: int, limit: int) -> Sequence[IndexChange]:
-        return [IndexChange(one.number, one.id, _item(one)) for one in await self._changed(after, limit)]
-
-    async def _changed(self, after: int, limit: int) -> list[Changed]:
-        try:
-            return await self._store.changes_since(after, limit=limit)
-        except MemoryUnavailable as error:
-            raise SourceFailed(str(error)) from error
+    async def search(self, viewer: Viewer, query: str, *, mode: Mode, limit: int, filters: Filters) -> Findings:
+        if mode == "fetch":
+            found, _ = await self._store.page(viewer, filters, ListQuery(limit=limit))
+            return Findings(tuple(MemoryHit(memory, 0.0) for memory in found))
+        now = self._now()
+        corpus = MemoryCorpus(self._store, viewer, filters, lambda memory: mild_weight(memory, self._policy, now))
+        result = await search(corpus, self.vectors, query, policy=self._policy.search, limit=limit, mode=mode)
+        return Findings(tuple(MemoryHit(hit.found.item, hit.score) for hit in result.hits), result.problem)
 
 
-def _item(changed: Changed) -> Indexable | None:
-    memory = changed.memory
-    if memory is None or memory.state != "active":
-        return None
-    return Indexable(memory.id, str(memory.pool), memory.text)
+def mild_weight(memory: Memory, policy: MemoryPolicy, now: datetime) -> float:
+    """What importance, vitality and being new add to a score; 1 and a little more."""
+    newness = 0.5 ** (max(timedelta(0), now - memory.updated_at) / HALF_NEW)
+    return (
+        1
+        + policy.search.importance_weight * memory.importance / 10
+        + policy.search.vitality_weight * vitality(memory, now, policy.retention) / 100
+        + policy.search.recency_weight * newness
+    )

@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import func, insert, or_, select, update
 
-from memory.access import may_use, readable
+from memory.access import may_use, readable, writable_pool
 from memory.errors import NotThere
 from memory.listing import ListQuery, after_condition, cursor_of, fitting, order_of, seen, valid
 from memory.operation import CHUNK, Operation, load_rows
 from memory.records import Changed, Filters, parse_pool, user_pool
 from memory.removal import purge_rows, scrub_if_due
 from memory.rows import audit_from_row, memory_from_row, millis
-from memory.tables import audit, changes, memories, projects
+from memory.tables import audit, changes, memories, projects, tombstones
 from memory.undo import undo_operation
 from memory.vitality import ONE_RECALL
 from memory.writes import Writes
@@ -135,6 +135,13 @@ class MemoryStore:
             raise NotThere("memory")
         return found
 
+    async def tombstones(self, viewer: Viewer, pool: Pool) -> list[str]:
+        """Hashes of the texts that were deleted for good. Raises NotThere."""
+        query = select(tombstones.c.text_hash).where(tombstones.c.pool == str(pool)).order_by(tombstones.c.text_hash)
+        async with self._records.reading() as connection:
+            await writable_pool(connection, viewer, pool)
+            return list((await connection.execute(query)).scalars())
+
     # --- writing --------------------------------------------------------------------------------------------------
 
     async def add(self, viewer: Viewer, drafts: Sequence[Draft]) -> list[Written | Forgotten]:
@@ -176,6 +183,16 @@ class MemoryStore:
         await self.scrub()
         return len(wanted)
 
+    async def bury(self, viewer: Viewer, pool: Pool, digests: Sequence[str]) -> None:
+        """Keeps texts from coming back, by their hashes; what is there now stays. Raises NotThere."""
+        async with self._records.writing() as connection:
+            await writable_pool(connection, viewer, pool)
+            known = select(tombstones.c.text_hash).where(tombstones.c.pool == str(pool))
+            fresh = set(digests) - set((await connection.execute(known)).scalars())
+            rows = [{"pool": str(pool), "text_hash": digest, "at": millis(self._now())} for digest in sorted(fresh)]
+            if rows:
+                await connection.execute(insert(tombstones), rows)
+
     async def scrub(self) -> bool:
         """Wipes what purges have left in files; True when nothing is left to do."""
         return await scrub_if_due(self._records, self._fulltext)
@@ -214,6 +231,18 @@ class MemoryStore:
             present = await load_rows(connection, [row["id"] for row in rows])
         kept = {memory_id: memory for memory_id, memory in present.items() if memory.state != "trashed"}
         return [Changed(row["number"], row["id"], parse_pool(row["pool"]), kept.get(row["id"])) for row in rows]
+
+    async def everything(self, after: int = 0, *, limit: int = 1000) -> list[tuple[int, Memory]]:
+        """All memories but those in the trash, by a growing number, after one. For upkeep only."""
+        query = (
+            select(memories)
+            .where(memories.c.number > after, memories.c.state != "trashed")
+            .order_by(memories.c.number)
+            .limit(limit)
+        )
+        async with self._records.reading() as connection:
+            rows = (await connection.execute(query)).mappings()
+            return [(row["number"], memory_from_row(row)) for row in rows]
 
     async def last_change(self) -> int:
         """The number of the newest change; 0: there is none."""

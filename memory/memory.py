@@ -1,0 +1,247 @@
+"""The face of memory: what everything else calls to remember, find, correct and forget."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memory.errors import Forgotten, NotThere
+from memory.listing import ListQuery
+from memory.portable import parse_lines, render_lines
+from memory.records import Change, Filters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+
+    from memory.corpus import Findings, Mode, Searcher
+    from memory.fulltext import FullText
+    from memory.policy import MemoryPolicy
+    from memory.records import Audit, Draft, Memory, Pool, Topic, TopicDraft, Viewer, Written
+    from memory.store import MemoryStore
+    from memory.topic_store import TopicStore
+
+ALL = Filters()
+FIRST = ListQuery()
+NOTHING = Change()
+PAGE = 500
+COMPARED = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What came of an import. `forgotten` were deleted here before and stay so; `topics` had to be made."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    forgotten: int = 0
+    redacted: int = 0
+    topics: int = 0
+
+
+class Memories:
+    """Everything about memories, for a viewer. `after_write` hears of every memory that was added or changed."""
+
+    def __init__(
+        self,
+        *,
+        store: MemoryStore,
+        topics: TopicStore,
+        fulltext: FullText,
+        searcher: Searcher,
+        policy: MemoryPolicy,
+        now: Callable[[], datetime],
+    ) -> None:
+        self.store = store
+        self.topics = topics
+        self.searcher = searcher
+        self.policy = policy
+        self._fulltext = fulltext
+        self._now = now
+        self.after_write: list[Callable[[Memory], None]] = []
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    async def add(self, viewer: Viewer, draft: Draft) -> Written:
+        """Stores a fact; the same text again changes nothing. Similar memories are reported, to be merged or updated.
+
+        Raises InvalidMemory, NotThere, MemoryConflict, Forgotten.
+        """
+        pool = await self.topics.prepare(viewer, draft.pool)
+        (outcome,) = await self.store.add(viewer, [dataclasses.replace(draft, pool=pool)])
+        if isinstance(outcome, Forgotten):
+            raise outcome
+        self._tell([outcome])
+        if outcome.outcome != "added":
+            return outcome
+        return dataclasses.replace(outcome, similar=await self._similar(viewer, outcome.memory))
+
+    async def add_many(self, viewer: Viewer, drafts: Sequence[Draft]) -> list[Written | Forgotten]:
+        """Many facts, in one transaction; nothing is compared but equal texts."""
+        for pool in {draft.pool for draft in drafts}:
+            await self.topics.prepare(viewer, pool)
+        outcomes = await self.store.add(viewer, drafts)
+        self._tell([outcome for outcome in outcomes if not isinstance(outcome, Forgotten)])
+        return outcomes
+
+    async def update(self, viewer: Viewer, memory_id: str, change: Change) -> Written:
+        """Raises InvalidMemory, NotThere, MemoryConflict, Forgotten."""
+        outcome = await self.store.edit(viewer, memory_id, change)
+        self._tell([outcome])
+        return outcome
+
+    async def merge(self, viewer: Viewer, ids: Sequence[str], text: str, change: Change = NOTHING) -> Written:
+        """Raises InvalidMemory, NotThere, MemoryConflict, Forgotten."""
+        outcome = await self.store.merge(viewer, ids, text, change)
+        self._tell([outcome])
+        return outcome
+
+    async def delete(self, viewer: Viewer, memory_id: str, *, revision: int | None = None) -> Memory:
+        """To the trash. Raises NotThere and MemoryConflict."""
+        gone = await self.store.trash(viewer, memory_id, revision=revision)
+        self._changed(gone)
+        return gone
+
+    async def restore(self, viewer: Viewer, memory_id: str) -> Memory:
+        """Raises NotThere, MemoryConflict, Forgotten."""
+        back = await self.store.restore(viewer, memory_id)
+        self._changed(back)
+        return back
+
+    async def purge(self, viewer: Viewer, ids: Sequence[str]) -> int:
+        """For good. Raises NotThere."""
+        present = [await self.store.load(viewer, memory_id) for memory_id in dict.fromkeys(ids)]
+        count = await self.store.purge(viewer, [memory.id for memory in present])
+        for memory in present:
+            self._changed(memory)
+        return count
+
+    async def empty_trash(self, viewer: Viewer, filters: Filters = ALL) -> int:
+        """Deletes for good what is in the trash, of the pools meant."""
+        count = 0
+        while True:
+            found, more = await self.store.page(viewer, filters, ListQuery(state="trashed", limit=PAGE))
+            if found:
+                count += await self.purge(viewer, [memory.id for memory in found])
+            if more is None:
+                return count
+
+    async def undo(self, viewer: Viewer, operation: str) -> list[Memory]:
+        """Raises NotThere and MemoryConflict."""
+        changed = await self.store.undo(viewer, operation)
+        for memory in changed:
+            self._changed(memory)
+        return changed
+
+    def _tell(self, outcomes: Iterable[Written]) -> None:
+        for outcome in outcomes:
+            if outcome.outcome != "unchanged":
+                self._changed(outcome.memory)
+
+    def _changed(self, memory: Memory) -> None:
+        for hook in self.after_write:
+            hook(memory)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def search(
+        self, viewer: Viewer, query: str, *, mode: Mode = "hybrid", limit: int = 10, filters: Filters = ALL
+    ) -> Findings:
+        """Raises InvalidMemory and NotThere."""
+        return await self.searcher.search(viewer, query, mode=mode, limit=limit, filters=filters)
+
+    async def page(
+        self, viewer: Viewer, filters: Filters = ALL, query: ListQuery = FIRST
+    ) -> tuple[list[Memory], str | None]:
+        return await self.store.page(viewer, filters, query)
+
+    async def load(self, viewer: Viewer, memory_id: str) -> Memory:
+        """Raises NotThere."""
+        return await self.store.load(viewer, memory_id)
+
+    async def history(self, viewer: Viewer, memory_id: str) -> list[Audit]:
+        """Raises NotThere."""
+        return await self.store.history(viewer, memory_id)
+
+    async def topic_names(self, viewer: Viewer, memories: Iterable[Memory]) -> dict[str, str]:
+        """Names of the topics of these memories, by id."""
+        wanted = {memory.topic for memory in memories if memory.topic is not None}
+        found: dict[str, Topic] = await self.topics.by_id(viewer, sorted(wanted)) if wanted else {}
+        return {topic.id: topic.name for topic in found.values()}
+
+    async def _similar(self, viewer: Viewer, memory: Memory) -> tuple[Memory, ...]:
+        """Memories of the same pool and scope with many words in common."""
+        filters = Filters(pools=(memory.pool,), properties=memory.properties)
+        hits = await self.store.text_hits(memory.text, viewer, filters, limit=COMPARED)
+        near = await self.store.confirm([hit.id for hit in hits if hit.id != memory.id], viewer, filters)
+        own = set(self._fulltext.terms(memory.text))
+        least = self.policy.similar
+        return tuple(other for other in near if _overlap(own, set(self._fulltext.terms(other.text))) >= least)
+
+    # --- taking along ---------------------------------------------------------------------------------------------
+
+    async def export(self, viewer: Viewer, pool: Pool | None = None) -> str:
+        """A pool's active memories, its topics and the hashes of what was deleted, as JSON lines. Raises NotThere."""
+        chosen = await self.topics.prepare(viewer, pool)
+        found: list[Memory] = []
+        query = ListQuery(sort="created", limit=PAGE)
+        while True:
+            page, after = await self.store.page(viewer, Filters(pools=(chosen,)), query)
+            found += page
+            if after is None:
+                break
+            query = dataclasses.replace(query, after=after)
+        topics = await self.topics.topics(viewer, chosen)
+        stones = await self.store.tombstones(viewer, chosen)
+        return "".join(render_lines(chosen, topics, reversed(found), stones, at=self._now()))
+
+    async def take_in(self, viewer: Viewer, content: str, pool: Pool | None = None) -> Imported:
+        """Everything of a file, or nothing where a line cannot be read. What was deleted here stays deleted.
+
+        Raises InvalidMemory, NotThere, MemoryConflict.
+        """
+        viewer = dataclasses.replace(viewer, origin="import")
+        chosen = await self.topics.prepare(viewer, pool)
+        file = parse_lines(content, chosen)
+        made = await self._missing_topics(viewer, chosen, {topic.name: topic for topic in file.topics})
+        known = {topic.name.casefold() for topic in await self.topics.topics(viewer, chosen)}
+        drafts = [_with_known_topic(draft, known) for draft in file.drafts]
+        await self.store.bury(viewer, chosen, file.tombstones)
+        outcomes: list[Written | Forgotten] = []
+        for at in range(0, len(drafts), PAGE):
+            outcomes += await self.add_many(viewer, drafts[at : at + PAGE])
+        written = [outcome for outcome in outcomes if not isinstance(outcome, Forgotten)]
+        counts = {word: sum(1 for one in written if one.outcome == word) for word in ("added", "updated", "unchanged")}
+        return Imported(
+            **counts,
+            forgotten=len(outcomes) - len(written),
+            redacted=sum(1 for one in written if one.redacted),
+            topics=made,
+        )
+
+    async def _missing_topics(self, viewer: Viewer, pool: Pool, given: dict[str, TopicDraft]) -> int:
+        known = {topic.name.casefold() for topic in await self.topics.topics(viewer, pool)}
+        made = 0
+        for name, draft in given.items():
+            if name.strip().casefold() in known:
+                continue
+            try:
+                await self.topics.add_topic(viewer, pool, draft)
+            except NotThere:
+                return made  # a member of a project brings memories, but no topics
+            made += 1
+        return made
+
+
+def _with_known_topic(draft: Draft, known: set[str]) -> Draft:
+    """A topic nobody has here is left out; the memory waits to be classified."""
+    if draft.topic is None or draft.topic.strip().casefold() in known:
+        return draft
+    return dataclasses.replace(draft, topic=None)
+
+
+def _overlap(one: set[str], other: set[str]) -> float:
+    """Share of terms two texts have in common (Jaccard)."""
+    return len(one & other) / len(one | other) if one or other else 0.0
