@@ -41,13 +41,13 @@ def with_neighbours(
 ) -> dict[Id, float]:
     """Adds to every score `credit` times that of the best neighbour: an answer often stands beside what names it.
 
-    `neighbours` is symmetric; one that was not found itself comes in with the credit alone.
+    `neighbours` of what was found; one that was not found itself comes in with the credit alone.
     """
-    reached = dict.fromkeys([*scores, *(near for one in scores for near in neighbours(one))])
-    return {
-        one: scores.get(one, 0.0) + credit * max((scores.get(near, 0.0) for near in neighbours(one)), default=0.0)
-        for one in reached
-    }
+    best: dict[Id, float] = {}
+    for one, score in scores.items():
+        for near in neighbours(one):
+            best[near] = max(best.get(near, 0.0), score)
+    return {one: scores.get(one, 0.0) + credit * best.get(one, 0.0) for one in dict.fromkeys([*scores, *best])}
 
 
 def ranked(scores: Mapping[Id, float], limit: int) -> list[tuple[Id, float]]:

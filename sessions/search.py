@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, func, insert, select, text
+from sqlalchemy import bindparam, delete, func, insert, select, text
 
 from sessions.entries import AssistantEntry, RetractedEntry, ToolResultEntry, UserEntry
 from sessions.found import DamagedIndex, Origin, Place, Said, Scope, SearchFailed, scope_word
@@ -169,11 +169,11 @@ class SearchIndex:
             " ORDER BY other.seq DESC LIMIT 1), "
             "(SELECT id FROM said AS other WHERE other.session = said.session AND other.seq > said.seq "
             " ORDER BY other.seq LIMIT 1) "
-            "FROM said WHERE said.id = :id"
-        )
+            "FROM said WHERE said.id IN :ids"
+        ).bindparams(bindparam("ids", expanding=True))
         with self._reading() as connection:
-            rows = [connection.execute(query, {"id": one}).first() for one in ids]
-        return {row[0]: [near for near in row[1:] if near is not None] for row in rows if row is not None}
+            rows = connection.execute(query, {"ids": list(ids)})
+            return {one: [near for near in both if near is not None] for one, *both in rows}
 
     def messages(self, ids: Sequence[int]) -> dict[int, Said]:
         """Messages by id."""
