@@ -1,0 +1,52 @@
+"""What of the memories found is shown, and how."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.recall import Recalled, fit, query_of_messages, query_of_tools, render
+
+FOUND = st.lists(st.builds(Recalled, id=st.sampled_from("abcdefgh"), text=st.text(max_size=30)), max_size=12)
+
+
+@given(FOUND, st.sets(st.sampled_from("abcdefgh")), st.integers(0, 8), st.integers(0, 100))
+def test_what_is_shown_fits_is_new_and_is_there_once(
+    found: list[Recalled], seen: set[str], limit: int, room: int
+) -> None:
+    chosen = fit(found, seen=seen, limit=limit, max_bytes=room)
+    assert len(chosen) <= limit
+    assert sum(one.size_bytes for one in chosen) <= room
+    assert len({one.id for one in chosen}) == len(chosen)
+    assert not {one.id for one in chosen} & seen
+    assert [found.index(one) for one in chosen] == sorted(found.index(one) for one in chosen)
+
+
+@given(st.text())
+def test_nothing_in_a_memory_ends_the_string_it_stands_in(text: str) -> None:
+    block = render([Recalled(id="a", text=text, topic="home", at=datetime(2026, 3, 1, tzinfo=UTC))])
+    assert block is not None
+    _, _, data = block.partition("\n")
+    assert json.loads(json.loads(data)) == [{"id": "a", "topic": "home", "date": "2026-03-01", "text": text}]
+    assert "\n" not in data
+
+
+def test_a_piece_of_a_file_says_where_it_stands_and_that_it_is_stale() -> None:
+    block = render([Recalled(id="f1", kind="file", text="x", where="MEMORY.md:3-5", stale=True)])
+    assert block is not None
+    assert "MEMORY.md:3-5" in block
+    assert "has changed since" in block
+    assert render([]) is None
+
+
+def test_queries_are_the_words_of_people_and_tools_and_have_a_limit() -> None:
+    assert query_of_messages(["one", " ", "two"]) == "one\ntwo"
+    assert query_of_messages(["x" * 9000 + " the question?"]).endswith("the question?")
+    assert query_of_tools([("read", '{"path": "roof.md", "line": 3}')], ["no such file"]) == (
+        "read\nroof.md\n3\nno such file"
+    )
+    assert query_of_tools([("read", "{broken"), ("x", "[1]")], []) == "read\n{broken\nx\n[1]"
+    assert len(query_of_tools([("x", '{"a": "' + "y" * 9000 + '"}')], ["z" * 9000] * 9)) <= 2000
