@@ -17,6 +17,7 @@ from gateway.http.views import UsageView
 from gateway.ledger import USAGE_GROUPS, UsageFilter, UsageGroup, UsageRow
 
 if TYPE_CHECKING:
+    from gateway.http.auth import Caller
     from gateway.parts import Parts
 
 
@@ -54,18 +55,13 @@ class UsageReport(BaseModel):
 
 def routes(parts: Parts) -> list[Route]:
     async def all_usage(call: Call) -> web.Response:
-        caller = call.caller
-        wanted = _filter(call.query)
-        if caller.role == "user":
-            wanted = UsageFilter(since=wanted.since, until=wanted.until, user=caller.user)
-        elif caller.role != "admin":
-            wanted = UsageFilter(since=wanted.since, until=wanted.until, keys=lambda key: may_see(caller, key, None))
-        return await _report(parts, call, wanted)
+        query: UsageQuery = call.query
+        return await _report(parts, call, usage_of_caller(call.caller, _utc(query.since), _utc(query.until)))
 
     async def session_usage(call: Call) -> web.Response:
-        record = visible(parts, call)
-        wanted = _filter(call.query)
-        return await _report(parts, call, UsageFilter(since=wanted.since, until=wanted.until, key=record.key))
+        record, query = visible(parts, call), call.query
+        wanted = UsageFilter(since=_utc(query.since), until=_utc(query.until), key=record.key)
+        return await _report(parts, call, wanted)
 
     answers = {200: (UsageReport, "text/csv")}
     return [
@@ -90,8 +86,13 @@ def routes(parts: Parts) -> list[Route]:
     ]
 
 
-def _filter(query: UsageQuery) -> UsageFilter:
-    return UsageFilter(since=_utc(query.since), until=_utc(query.until))
+def usage_of_caller(caller: Caller, since: datetime | None, until: datetime | None) -> UsageFilter:
+    """The calls a caller may know of: an administrator all, a person their own."""
+    if caller.role == "user":
+        return UsageFilter(since=since, until=until, user=caller.user)
+    if caller.role == "admin":
+        return UsageFilter(since=since, until=until)
+    return UsageFilter(since=since, until=until, keys=lambda key: may_see(caller, key, None))
 
 
 def _utc(at: datetime | None) -> datetime | None:
