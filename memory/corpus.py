@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from memory.listing import ListQuery
+from memory.records import ListQuery
 from memory.search import Found, search
 from memory.vitality import vitality
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory.policy import MemoryPolicy
-    from memory.records import Filters, Memory, TextHit, Viewer
+    from memory.records import Filters, Memory, Mode, TextHit, Viewer
     from memory.search import NearTexts
     from memory.store import MemoryStore
 
-Mode = Literal["hybrid", "vector", "keyword", "fetch"]
 HALF_NEW = timedelta(days=30)
 
 

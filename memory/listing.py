@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, and_, exists, false, or_, select, true
 from sqlalchemy.orm import aliased
@@ -19,19 +18,7 @@ from memory.tables import memories, topics
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from memory.records import Filters, State, Viewer
-
-Sort = Literal["updated", "created", "importance"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListQuery:
-    """One page of a list, the highest first. `after` is where the page before ended."""
-
-    state: State = "active"
-    sort: Sort = "updated"
-    limit: int = 50
-    after: str | None = None
+    from memory.records import Filters, ListQuery, Sort, Viewer
 
 
 def seen(viewer: Viewer, filters: Filters) -> ColumnElement[bool]:

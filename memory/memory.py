@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memory.errors import Forgotten, NotThere
-from memory.listing import ListQuery
 from memory.portable import parse_lines, render_lines
-from memory.records import Change, Filters
+from memory.records import Change, Filters, ListQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
-    from memory.corpus import Findings, Mode, Searcher
+    from memory.corpus import Findings, Searcher
     from memory.fulltext import FullText
     from memory.policy import MemoryPolicy
-    from memory.records import Audit, Draft, Memory, Pool, Topic, TopicDraft, Viewer, Written
+    from memory.records import Audit, Draft, Memory, Mode, Pool, Topic, TopicDraft, Viewer, Written
     from memory.store import MemoryStore
     from memory.topic_store import TopicStore
 

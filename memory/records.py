@@ -257,6 +257,22 @@ class Filters:
     recalled: bool = False
 
 
+Sort = Literal["updated", "created", "importance"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQuery:
+    """One page of a list, the highest first. `after` is where the page before ended."""
+
+    state: State = "active"
+    sort: Sort = "updated"
+    limit: int = 50
+    after: str | None = None
+
+
+Mode = Literal["hybrid", "vector", "keyword", "fetch"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """One change of one memory; `row` is the memory itself, or a former version of it. Rows of one `operation` belong

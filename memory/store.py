@@ -9,9 +9,9 @@ from sqlalchemy import func, insert, or_, select, update
 
 from memory.access import may_use, readable, writable_pool
 from memory.errors import NotThere
-from memory.listing import ListQuery, after_condition, cursor_of, fitting, order_of, seen, valid
+from memory.listing import after_condition, cursor_of, fitting, order_of, seen, valid
 from memory.operation import CHUNK, Operation, load_rows
-from memory.records import Changed, Filters, parse_pool, user_pool
+from memory.records import Changed, Filters, ListQuery, Viewer, parse_pool, user_pool
 from memory.removal import purge_rows, scrub_if_due
 from memory.rows import audit_from_row, memory_from_row, millis
 from memory.tables import audit, changes, memories, projects, tombstones
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from memory.errors import Forgotten
     from memory.fulltext import FullText
     from memory.policy import RecordsPolicy
-    from memory.records import Audit, Change, Draft, Memory, Pool, TextHit, Viewer, Written
+    from memory.records import Audit, Change, Draft, Memory, Pool, TextHit, Written
 
 T = TypeVar("T")
 NO_FILTERS = Filters()
 FIRST_PAGE = ListQuery()
+UPKEEP = Viewer(user=None, author="sessiond", origin="upkeep", admin=True)
+"""What the daemon itself does, for nobody in particular."""
 
 
 class MemoryStore:
@@ -192,6 +194,13 @@ class MemoryStore:
             rows = [{"pool": str(pool), "text_hash": digest, "at": millis(self._now())} for digest in sorted(fresh)]
             if rows:
                 await connection.execute(insert(tombstones), rows)
+
+    async def purge_old(self, before: datetime) -> int:
+        """Deletes for good what has been in the trash since before a time, whoever it belongs to. For upkeep only."""
+        old = memories.c.state == "trashed", memories.c.trashed_at < millis(before)
+        async with self._records.reading() as connection:
+            ids = (await connection.execute(select(memories.c.id).where(*old).limit(CHUNK))).scalars().all()
+        return await self.purge(UPKEEP, ids) if ids else 0
 
     async def scrub(self) -> bool:
         """Wipes what purges have left in files; True when nothing is left to do."""
