@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench import scale, turn_load
+from tests.bench import long_sessions, prompt_cost, scale, turn_load
 from tests.bench.figures import Figure, changes, render_table, to_json
 from tests.bench.processes import daemon, server, write_config
 from tests.bench.turn_load import Addresses
@@ -33,10 +33,37 @@ class Size:
     turns_each: int
     active: int
     active_turns: int
+    entries: int
+    shared_turns: int
+    long_turns: int
 
 
-FULL = Size(rounds=5, starts=5, turns=60, each=30, sessions=100_000, turns_each=50, active=1_000, active_turns=5)
-QUICK = Size(rounds=5, starts=2, turns=15, each=10, sessions=10_000, turns_each=1, active=200, active_turns=2)
+FULL = Size(
+    rounds=5,
+    starts=5,
+    turns=60,
+    each=30,
+    sessions=100_000,
+    turns_each=50,
+    active=1_000,
+    active_turns=5,
+    entries=100_000,
+    shared_turns=200,
+    long_turns=500,
+)
+QUICK = Size(
+    rounds=5,
+    starts=2,
+    turns=15,
+    each=10,
+    sessions=10_000,
+    turns_each=1,
+    active=200,
+    active_turns=2,
+    entries=10_000,
+    shared_turns=200,
+    long_turns=100,
+)
 
 
 async def run(size: Size, folder: Path) -> list[Figure]:
@@ -49,7 +76,12 @@ async def run(size: Size, folder: Path) -> list[Figure]:
             figures = await turn_load.measure(at, folder, rounds=size.rounds, turns=size.turns, each=size.each)
         figures += await scale.start_of_process(folder, config, size.starts)
         figures += await scale.active_sessions(folder / "active", config, model, size.active, size.active_turns)
+        figures += await long_sessions.by_age(
+            folder / "aged", config, model, size.entries, rounds=size.rounds, turns=size.turns
+        )
+        figures += await long_sessions.beside_compaction(folder, config, model, rounds=size.rounds, turns=size.turns)
         figures += await scale.by_sessions(folder, config, model, size.sessions, size.turns_each, size.starts)
+    figures += await prompt_cost.measure(folder, shared_turns=size.shared_turns, long_turns=size.long_turns)
     return sorted(figures, key=lambda one: one.row)
 
 

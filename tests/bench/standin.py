@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 from aiohttp import web
 
+from tests.bench.prefix_cache import PrefixCache
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 HISTORY = 1000
 BAD_ARGUMENTS = '{"timezone": "Europe/Pra'
-OVERFLOW_TEXT = "This model's maximum context length is 4000 tokens. However, your messages resulted in 5120 tokens."
+TOO_LONG = "This model's maximum context length is {} tokens. However, your messages resulted in {} tokens."
+OVERFLOW_TEXT = TOO_LONG.format(4000, 5120)
 STATUSES = {
     "400": "Invalid value for 'messages'.",
     "401": "Incorrect API key provided.",
@@ -70,6 +73,7 @@ class Answer:
     call: tuple[str, str] | None = None
     finish: str = "stop"
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     model: str = "stand-in"
     usage: bool = True
     fault: str = ""
@@ -86,7 +90,17 @@ class StandIn:
     `fault:NAME`; `call:TOOL {json}` as the user's text makes it call that tool when it is offered.
     """
 
-    def __init__(self, pace: Pace | None = None, *, slow_s: float = 0.5) -> None:
+    def __init__(
+        self,
+        pace: Pace | None = None,
+        *,
+        slow_s: float = 0.5,
+        cache: PrefixCache | None = None,
+        window: int | None = None,
+    ) -> None:
+        """Without `cache` half of every prompt is said to be cached. `window`: a longer prompt is refused."""
+        self._cache = cache
+        self._window = window
         self._pace = pace or Pace()
         self._slow_s = slow_s
         self._scripted: deque[str] = deque()
@@ -145,10 +159,20 @@ class StandIn:
     async def _serve(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
         raw = await request.read()
         body = orjson.loads(raw)
-        self.requests.append(Recorded(path=request.path, headers=dict(request.headers), body=body))
+        self.requests.append(
+            Recorded(
+                path=request.path, headers={str(name): value for name, value in request.headers.items()}, body=body
+            )
+        )
         texts = list(_newest_texts(body["messages"]))
         fault = self._fault(request, body, texts)
         answer = self._answer(body, texts, fault, len(raw) // 4)
+        if self._window is not None and answer.prompt_tokens > self._window:
+            return _json(dialect.error(TOO_LONG.format(self._window, answer.prompt_tokens), 400), 400)
+        answer.cached_tokens = answer.prompt_tokens // 2
+        if self._cache is not None:
+            cached, size = self._cache.read(body)
+            answer.cached_tokens = answer.prompt_tokens * cached // max(1, size)
         early = await self._early(request, body, fault, dialect)
         if early is not None:
             return early
@@ -325,7 +349,7 @@ class OpenAIDialect(Dialect):
             "prompt_tokens": answer.prompt_tokens,
             "completion_tokens": answer.output_tokens,
             "total_tokens": total,
-            "prompt_tokens_details": {"cached_tokens": answer.prompt_tokens // 2},
+            "prompt_tokens_details": {"cached_tokens": answer.cached_tokens},
             "completion_tokens_details": {"reasoning_tokens": 1},
         }
 
@@ -387,7 +411,7 @@ class AnthropicDialect(Dialect):
         return names[answer.finish]
 
     def _message(self, answer: Answer) -> dict[str, Any]:
-        cached = answer.prompt_tokens // 2
+        cached = answer.cached_tokens
         usage = {"input_tokens": answer.prompt_tokens - cached, "cache_read_input_tokens": cached, "output_tokens": 1}
         message: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": answer.model}
         message |= {"content": [], "stop_reason": None}
@@ -462,9 +486,9 @@ def _close(request: web.Request) -> None:
         request.transport.close()
 
 
-async def serve(port: int, pace: Pace) -> None:
+async def serve(port: int, pace: Pace, *, cache: bool = False) -> None:
     """Until it is cancelled."""
-    stand_in = StandIn(pace)
+    stand_in = StandIn(pace, cache=PrefixCache() if cache else None)
     await stand_in.start(port)
     print(stand_in.base_url, flush=True)
     try:
@@ -479,12 +503,13 @@ def main() -> None:
     parser.add_argument("--first-token-ms", type=float, default=0)
     parser.add_argument("--token-ms", type=float, default=0, help="0: the whole reply at once")
     parser.add_argument("--tokens", type=int, default=None, help="length of a reply; echoes when left out")
+    parser.add_argument("--cache", action="store_true", help="report as cached what it was sent before")
     options = parser.parse_args()
     pace = Pace(first_token_ms=options.first_token_ms, token_ms=options.token_ms, tokens=options.tokens)
     import uvloop
 
     with contextlib.suppress(KeyboardInterrupt):
-        uvloop.run(serve(options.port, pace))
+        uvloop.run(serve(options.port, pace, cache=options.cache))
 
 
 if __name__ == "__main__":
