@@ -1,4 +1,4 @@
-"""Words by which the rules summary knows a decision, a prohibition or a preference, in four languages."""
+"""Words by which the rules summary knows a decision, a prohibition, a preference or a change, in four languages."""
 
 from __future__ import annotations
 
@@ -18,6 +18,18 @@ PREFERENCES = (
     "my wife", "my husband", "my son", "my daughter", "my favourite", "my favorite", "jmenuji se", "mám rád", "nemám rád",
     "raději", "radši", "preferuji", "bydlím", "pracuji", "jsem alerg", "moje žena", "můj muž", "můj syn", "moje dcera",
     "ชอบ", "ไม่ชอบ", "ชื่อ", "แพ้", "อาศัยอยู่", "ทำงานที่", "喜欢", "我叫", "我住", "过敏", "我是", "更喜欢",
+)  # fmt: skip
+CHANGES = (
+    " now ", "no longer", "instead", "rather than", "changed", "moved", "switched", "correction", "from now on", "any more",
+    "anymore", "actually", " teď ", " nyní ", "nově", "už ne", "místo ", "změn", "oprav", "přesun", "přesou", "odteď",
+    "od teď", "nakonec", "ตอนนี้", "เปลี่ยน", "แทน", "แก้ไข", "เลื่อน", "ไม่ใช่แล้ว", "现在", "改成", "改为", "改到", "换成", "而不是",
+    "不再", "更正",
+)  # fmt: skip
+INSTEAD = (
+    r"\b(?:instead of|rather than) ([^,.;!?]{1,60})", r"\b(?:changed|moved|switched)\b[^.;]{0,40}? from ([^,.;!?]{1,40}?) to ",
+    r"\bmísto ([^\s,.;!?]+(?: [^\W\d]+)?)", r"\b(?:změn\w*|přesu\w*|přeš\w*)[^.;]{0,40}? ze? ([^,.;!?]{1,40}?) na ",
+    r"แทน(?:ที่)?\s*([^\s,.;!?]{1,40})", r"จาก\s*([^,.;!?]{1,40}?)\s*เป็น", r"而不是([^,。;!?,]{1,20})",
+    r"[从把]([^,。;!?,]{1,20}?)(?:改成|改为|换成)",
 )  # fmt: skip
 STOPWORDS = frozenset(
     "the and for are was were that this with you your have has had not but can will would could should what when where which "

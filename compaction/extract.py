@@ -7,8 +7,10 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from compaction.cues import CONSTRAINTS, DECISIONS, PREFERENCES, STOPWORDS
+from compaction.cues import CONSTRAINTS, DECISIONS, PREFERENCES
 from compaction.summary import LISTS, identifiers_in, is_weak
+from compaction.supersede import ARROW, changes_in, replacements
+from compaction.words import language_of, sentences, words
 from sessions.entries import AssistantEntry, Entry, UserEntry
 
 if TYPE_CHECKING:
@@ -16,13 +18,15 @@ if TYPE_CHECKING:
 
     from sessions.entries import JsonObject
 
-MAX_SENTENCE = 300
-PER_LIST = {"topics": 12, "decisions": 20, "user_context": 16, "constraints": 20, "facts": 30, "open_asks": 6}
-_SENTENCE = re.compile(r"[^.!?。！？\n]+(?:[.!?。！？](?=\w)[^.!?。！？\n]*)*[.!?。！？]*")
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_THAI = re.compile(r"[\u0e00-\u0e7f]")
-_HAN = re.compile(r"[\u4e00-\u9fff]")
-_CZECH = re.compile(r"[ěščřžýůťďňĚŠČŘŽÝŮŤĎŇ]")
+PER_LIST = {
+    "topics": 12,
+    "decisions": 20,
+    "user_context": 16,
+    "constraints": 20,
+    "facts": 30,
+    "open_asks": 6,
+    "superseded": 10,
+}
 _QUESTION = re.compile(r"[?？]\s*$|(?:ไหม|หรือเปล่า|หรือยัง|อะไร|吗|呢)\s*[?？]?$")
 
 
@@ -40,35 +44,40 @@ def extract_summary(entries: Sequence[Entry], previous: JsonObject | None) -> Js
         "open_asks": [s for s in said if _QUESTION.search(s)][-3:],
         "superseded": [],
     }
+    gone = _gone(fresh, said, answered, previous)
+    fresh["superseded"] = [f"{old}{ARROW}{new}" for old, new in gone.items()]
     taken = {s for name in ("decisions", "user_context", "constraints", "open_asks") for s in fresh[name]}
-    fresh["facts"] = _salient([s for s in said if s not in taken], answered)
+    facts = _salient([s for s in said if s not in taken and s not in gone], answered, set(gone.values()))
+    fresh["facts"] = [s for s in facts if s not in gone]
     merged: JsonObject = {"language": language_of(people) or (previous or {}).get("language", "")}
     for name in LISTS:
         earlier: list[str] = [] if name == "open_asks" else list((previous or {}).get(name, ()))
-        items = [*earlier, *(item for item in fresh[name] if item not in earlier)]
-        merged[name] = _newest_facts(items) if name == "facts" else items[-PER_LIST.get(name, 10) :]
+        items = [item for item in dict.fromkeys([*earlier, *fresh[name]]) if item not in gone]
+        merged[name] = _newest_facts(items) if name == "facts" else items[-PER_LIST[name] :]
     return merged
 
 
-def sentences(text: str) -> list[str]:
-    """Sentences, shortened; Thai, which has no full stop, is cut at line ends and wide spaces."""
-    found = (piece.strip(" \t*#>-") for piece in _SENTENCE.findall(text))
-    out: list[str] = []
-    for piece in found:
-        parts = re.split(r"\s{2,}", piece) if _THAI.search(piece) else [piece]
-        out.extend(part if len(part) <= MAX_SENTENCE else f"{part[: MAX_SENTENCE - 1]}…" for part in parts if part)
-    return out
+def _gone(
+    fresh: dict[str, list[str]], said: Sequence[str], answered: Sequence[str], previous: JsonObject | None
+) -> dict[str, str]:
+    """What may be in the summary and no longer holds, with the sentence that replaced it."""
+    changes = changes_in(said)
+    if not changes:
+        return {}
+    positions = {sentence: position for position, sentence in enumerate(said)}
+    earlier = {item for name in LISTS if name != "superseded" for item in (previous or {}).get(name, ())}
+    candidates = {
+        *earlier,
+        *(s for items in fresh.values() for s in items),
+        *_with_values(said),
+        *_with_values(answered),
+    }
+    return replacements(((item, positions.get(item, -1)) for item in sorted(candidates)), changes)
 
 
-def words(text: str) -> list[str]:
-    """Words for counting; Thai and Chinese runs as pairs of characters, since nothing marks their words."""
-    out: list[str] = []
-    for word in _WORD.findall(text.casefold()):
-        if _THAI.search(word) or _HAN.search(word):
-            out.extend(word[n : n + 2] for n in range(len(word) - 1))
-        elif word not in STOPWORDS and len(word) > 2:
-            out.append(word)
-    return out
+def _with_values(sentences_said: Sequence[str]) -> list[str]:
+    """The newest sentences with a number or an identifier: what a change may be about."""
+    return [s for s in sentences_said if identifiers_in(s) or any(c.isdigit() for c in s)][-200:]
 
 
 def _has(sentence: str, cues: Iterable[str]) -> bool:
@@ -99,30 +108,25 @@ def _newest_facts(items: Sequence[str]) -> list[str]:
     return [item for item in items if item in kept]
 
 
-def _salient(said: Sequence[str], answered: Sequence[str]) -> list[str]:
-    """Sentences that share words with many others, or hold an identifier; in the order they were said."""
+def _salient(said: Sequence[str], answered: Sequence[str], changes: set[str]) -> list[str]:
+    """Sentences that change something, share words with many others, or hold an identifier; in the order they were
+    said."""
     pool = list(dict.fromkeys([*said, *(s for s in answered if identifiers_in(s))]))
     counts: Counter[str] = Counter()
     own = {sentence: set(words(sentence)) for sentence in pool}
     for found in own.values():
         counts.update(found)
 
+    own_words = set(said)
+
     def score(sentence: str) -> float:
         shared = sum(math.log(1 + counts[word]) for word in own[sentence]) / (1 + len(own[sentence]) ** 0.5)
-        return shared + 1.5 * len(identifiers_in(sentence)) + (0.5 if sentence in said else 0)
+        return (
+            shared
+            + 1.5 * len(identifiers_in(sentence))
+            + (0.5 if sentence in own_words else 0)
+            + 100 * (sentence in changes)
+        )
 
-    best = sorted(pool, key=score, reverse=True)[: PER_LIST["facts"]]
-    return [sentence for sentence in pool if sentence in set(best)]
-
-
-def language_of(texts: Sequence[str]) -> str:
-    """A guess from the script: th, zh, cs, else en; empty for no text."""
-    text = " ".join(texts)
-    if not text.strip():
-        return ""
-    letters = max(1, sum(character.isalpha() for character in text))
-    if len(_THAI.findall(text)) > 0.2 * letters:
-        return "th"
-    if len(_HAN.findall(text)) > 0.2 * letters:
-        return "zh"
-    return "cs" if len(_CZECH.findall(text)) > 0.01 * letters else "en"
+    best = set(sorted(pool, key=score, reverse=True)[: PER_LIST["facts"]])
+    return [sentence for sentence in pool if sentence in best]

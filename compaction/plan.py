@@ -33,12 +33,17 @@ if TYPE_CHECKING:
     from sessions.entries import JsonObject
 
 WORTH_IT = 0.10
+LEAST_SUMMARY = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """`summarised_through` is the anchor: the summary covers everything up to it. From `replay_from` on entries stay
-    word for word; `pinned` ones before it as well. `fresh` are the entries no summary covers yet."""
+    word for word; `pinned` ones before it as well. `fresh` are the entries no summary covers yet.
+
+    The summary stands for `replaced` tokens and may have at most `summary_limit`. `shortfall` says, for people, why
+    what is left will be above the target; None when it will not.
+    """
 
     summarised_through: int
     replay_from: int
@@ -48,6 +53,9 @@ class Plan:
     prefix_sha256: str
     tokens_before: int
     tokens_kept: int
+    replaced: int
+    summary_limit: int
+    shortfall: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +66,10 @@ class NothingToDo:
 
 
 def plan_compaction(
-    entries: Sequence[Entry], policy: CompactionPolicy, window: int, *, overlap: bool = True
+    entries: Sequence[Entry], policy: CompactionPolicy, window: int, *, overlap: bool = True, fixed: int = 0
 ) -> Plan | NothingToDo:
-    """The plan for the entries of a generation, oldest first. `overlap` False keeps as little as possible."""
+    """The plan for the entries of a generation, oldest first. `overlap` False keeps as little as possible; `fixed` are
+    the tokens of what stands before the conversation in every prompt."""
     previous = next((e for e in entries if isinstance(e, SummaryEntry)), None)
     covered = previous.covers.to_seq if previous else 0
     spoken = _spoken(entries)
@@ -70,8 +79,17 @@ def plan_compaction(
     fresh = tuple(e for e in spoken if covered < e.seq <= anchor)
     if not fresh:
         return NothingToDo("Nothing has been said since the last summary that is finished.")
-    replay_from = _replay_from([e for e in spoken if e.seq <= anchor], cuts, policy, window) if overlap else anchor + 1
     pinned = pinned_seqs(entries)
+    replaced = sum(e.tokens for e in fresh) + (previous.tokens if previous else 0)
+    room = _Room(
+        target=int(policy.target * policy.threshold * window),
+        fixed=fixed,
+        summary=min(int(policy.summary_share * window), max(LEAST_SUMMARY, replaced // 2)),
+        pinned=sum(e.tokens for e in spoken if e.seq <= anchor and e.seq in pinned),
+        later=sum(e.tokens for e in spoken if e.seq > anchor),
+    )
+    budget = min(policy.overlap_share * window, room.for_overlap) if overlap else 0
+    replay_from = _replay_from([e for e in spoken if e.seq <= anchor], cuts, policy.overlap_messages, budget)
     before = sum(e.tokens for e in spoken) + (previous.tokens if previous else 0)
     kept = sum(e.tokens for e in spoken if e.seq >= replay_from or e.seq in pinned)
     if before - kept < max(1, WORTH_IT * before):
@@ -85,7 +103,44 @@ def plan_compaction(
         prefix_sha256=prefix_hash(entries, anchor),
         tokens_before=before,
         tokens_kept=kept,
+        replaced=replaced,
+        summary_limit=room.summary,
+        shortfall=room.shortfall(),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Room:
+    """The tokens of the next generation's first prompt, and how many it should have at most."""
+
+    target: int
+    fixed: int
+    summary: int
+    pinned: int
+    later: int
+
+    @property
+    def for_overlap(self) -> int:
+        return max(0, self.target - self._needed)
+
+    @property
+    def _needed(self) -> int:
+        return self.fixed + self.summary + self.pinned + self.later
+
+    def shortfall(self) -> str | None:
+        if self._needed <= self.target:
+            return None
+        parts = {
+            "what has no reply yet": self.later,
+            "pinned messages": self.pinned,
+            "the system text and the tools": self.fixed,
+            "the summary": self.summary,
+        }
+        largest = max(parts, key=lambda name: parts[name])
+        return (
+            f"About {self._needed} tokens stay, more than the target of {self.target}: "
+            f"{largest} take {parts[largest]} of them."
+        )
 
 
 def _spoken(entries: Sequence[Entry]) -> list[Entry]:
@@ -125,12 +180,11 @@ def _groups(entry: Entry) -> list[str]:
     return [*also] if entry.turn is None else [entry.turn, *also]
 
 
-def _replay_from(covered: Sequence[Entry], cuts: Sequence[int], policy: CompactionPolicy, window: int) -> int:
-    """Where the overlap starts: behind a cut, with `overlap_messages` where `overlap_share` of the window allows it."""
+def _replay_from(covered: Sequence[Entry], cuts: Sequence[int], wanted: int, budget: float) -> int:
+    """Where the overlap starts: behind a cut, with `wanted` messages where `budget` tokens allow it."""
     end = covered[-1].seq + 1
-    if policy.overlap_messages == 0:
+    if wanted == 0 or budget <= 0:
         return end
-    budget = policy.overlap_share * window
     known = set(cuts)
     starts = {covered[0].seq, *(e.seq for before, e in itertools.pairwise(covered) if before.seq in known)}
     best, tokens, messages = end, 0, 0
@@ -141,7 +195,7 @@ def _replay_from(covered: Sequence[Entry], cuts: Sequence[int], policy: Compacti
             break
         if entry.seq in starts and isinstance(entry, UserEntry):
             best = entry.seq
-            if messages >= policy.overlap_messages:
+            if messages >= wanted:
                 break
     return best if best != end else _split_turn(covered, budget, end)
 

@@ -6,9 +6,17 @@ import asyncio
 import heapq
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ulid import ULID
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+T = TypeVar("T")
+
+ENDING_S = 5.0
+"""Real seconds for work that was ended to notice; nobody waits longer for it."""
 
 
 class Clock(Protocol):
@@ -103,6 +111,21 @@ class ManualClock:
     def new_id(self) -> str:
         self._last = max((int(self._now.timestamp() * 1000) << 80) + 1, self._last + 1)
         return str(ULID.from_int(self._last))
+
+
+async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` returns. Raises TimeoutError once that many seconds of this clock have passed, after ending it."""
+    task = asyncio.create_task(work)
+    timer = asyncio.create_task(clock.sleep(seconds))
+    try:
+        await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise TimeoutError(f"more than {seconds:g} s")
+    finally:
+        timer.cancel()
+        task.cancel()
+        await asyncio.wait({task, timer}, timeout=ENDING_S)
 
 
 async def _settle() -> None:

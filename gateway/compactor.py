@@ -5,25 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from compaction.extract import extract_summary
 from compaction.plan import NothingToDo, Plan, next_generation, pin_refusal, plan_compaction, prefix_hash
-from compaction.prompt import build_summary_prompt
-from compaction.summary import (
-    SCHEMA,
-    BadSummary,
-    completed,
-    parse_summary,
-    render_summary,
-    shortened,
-    texts_of,
-)
+from compaction.summary import render_summary
 from compaction.triggers import MAX_FAILURES, CompactionState, is_due
-from gateway.models.base import ModelError, ModelRequest, complete
+from gateway.clock import within
 from gateway.replies import CallNote
+from gateway.summariser import REPLY_ROOM, Summariser, SummaryFailed, SummaryJob
 from sessions.entries import CompactionFailedEntry, CompactionStartedEntry
 from sessions.files import StorageError
 from sessions.store import SessionGone
@@ -31,10 +23,11 @@ from sessions.store import SessionGone
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from compaction.layout import Prompt
     from compaction.policy import CompactionPolicy
     from gateway.clock import Clock
     from gateway.gauge import Gauge
-    from gateway.models.base import ChatModel
+    from gateway.models.base import ChatModel, Finished
     from gateway.replies import Ledger
     from sessions.entries import Entry, JsonObject
     from sessions.record import SessionRecord
@@ -42,12 +35,35 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+OFFLINE = "offline"
+INSTRUCTION_ROOM = 500
+UNCHANGED = "the conversation goes on as it was"
+
 
 class SummaryModels(Protocol):
     """Who writes summaries: the model of a role, or the session's own."""
 
     def for_role(self, role: str) -> ChatModel | None: ...
     def choose(self, agent: str, wanted: str | None) -> ChatModel: ...
+
+
+class Conversations(Protocol):
+    """What a model is shown of a session: all of it so far, and how much of that is the same in every prompt."""
+
+    def conversation(self, session: Session) -> Prompt: ...
+    def head_tokens(self, session: Session) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A summary, and who wrote it: `model` its name, None for the rules."""
+
+    summary: JsonObject
+    model: str | None = None
+
+    @property
+    def by(self) -> str:
+        return "rules" if self.model is None else "model"
 
 
 class Compactor:
@@ -61,6 +77,7 @@ class Compactor:
         ledger: Ledger,
         count: Callable[[str], int],
         gauge: Gauge,
+        prompts: Conversations,
         clock: Clock,
         policy: CompactionPolicy,
     ) -> None:
@@ -69,8 +86,11 @@ class Compactor:
         self._ledger = ledger
         self._count = count
         self._gauge = gauge
+        self._prompts = prompts
         self._clock = clock
         self._policy = policy
+        self._summariser = Summariser(count=count, clock=clock, policy=policy)
+        self.listeners: list[Callable[[Session, dict[str, Any]], None]] = []
         self._jobs: dict[str, asyncio.Task[str]] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -82,7 +102,7 @@ class Compactor:
 
     def pin_refusal(self, session: Session, seq: int) -> str | None:
         """Why a message cannot be pinned; None when it can."""
-        return pin_refusal(session.entries, seq, self._policy, self._gauge.window(session))
+        return pin_refusal(session.entries, seq, self._policy, self._gauge.own_window(session))
 
     def consider(self, session: Session) -> None:
         """Starts a job when one is due. Called when a person's message has been accepted; returns at once."""
@@ -113,27 +133,41 @@ class Compactor:
 
     def begin(self, session: Session, wish: str | None) -> str:
         """Like compact, but answers at once with what will happen."""
-        plan = plan_compaction(session.entries, self._policy, self._gauge.window(session))
+        plan = self._plan(session)
         if isinstance(plan, NothingToDo):
             return plan.reason
         if session.id not in self._jobs:
             self._start(session, "command", wish)
         return f"Summarising {len(plan.fresh)} messages in the background; go on talking meanwhile."
 
+    def _plan(self, session: Session, *, overlap: bool = True) -> Plan | NothingToDo:
+        window, fixed = self._gauge.own_window(session), self._prompts.head_tokens(session)
+        return plan_compaction(session.entries, self._policy, window, overlap=overlap, fixed=fixed)
+
+    async def _plan_beside(self, session: Session) -> Plan | NothingToDo:
+        """The same in a thread: a history taken over from elsewhere may have any length."""
+        window, fixed = self._gauge.own_window(session), self._prompts.head_tokens(session)
+        entries = tuple(session.entries)
+        return await asyncio.to_thread(plan_compaction, entries, self._policy, window, fixed=fixed)
+
     async def make_room(self, session: Session) -> None:
         """Before a call that would not fit: waits for a running job, then summarises by rules, without a model."""
         job = self._jobs.get(session.id)
         if job is not None:
-            await asyncio.wait({job}, timeout=self._policy.wait_s)
+            with contextlib.suppress(TimeoutError):
+                await within(self._clock, self._policy.wait_s, _ended(job))
         if self._gauge.crowded(session):
             await self.emergency(session)
 
     async def emergency(self, session: Session) -> bool:
         """Summarises by rules at once, keeping as little as possible word for word. True when that freed something."""
-        plan = plan_compaction(session.entries, self._policy, self._gauge.window(session), overlap=False)
+        plan = self._plan(session, overlap=False)
         if isinstance(plan, NothingToDo):
             return False
-        return await self._commit(session, plan, self._by_rules(session, plan), by="rules", model=None)
+        try:
+            return await self._commit(session, plan, await self._by_rules(session, plan))
+        except SummaryFailed:
+            return False
 
     async def _job(self, session: Session, reason: str, wish: str | None) -> str:
         try:
@@ -145,119 +179,134 @@ class Compactor:
             log.exception("compaction.failed", session=session.id)
             with contextlib.suppress(StorageError, SessionGone):
                 await self._failed(session, f"failed inside ({type(error).__name__})")
-            return "The summary failed; the conversation goes on as it was."
+            return f"The summary failed; {UNCHANGED}."
 
     async def _compact(self, session: Session, reason: str, wish: str | None) -> str:
-        plan = plan_compaction(session.entries, self._policy, self._gauge.window(session))
+        plan = await self._plan_beside(session)
         if isinstance(plan, NothingToDo):
             return plan.reason
         await self._store.append(session, CompactionStartedEntry(reason=reason, anchor=plan.summarised_through))
-        summary, by, model, error = await self._summary(session, plan, wish)
-        if summary is None:
-            failures = await self._failed(session, error)
+        self._tell(session, state="started", reason=reason, messages=len(plan.fresh))
+        try:
+            written = await self._written(session, plan, wish)
+        except SummaryFailed as error:
+            failures = await self._failed(session, str(error))
             if failures < MAX_FAILURES:
-                return f"The summary failed ({error}); the conversation goes on as it was."
-            summary, by, model = self._by_rules(session, plan), "rules", None
-        if not await self._commit(session, plan, summary, by=by, model=model):
+                return f"The summary failed ({error}); {UNCHANGED}."
+            try:
+                written = await self._by_rules(session, plan)
+            except SummaryFailed as error:
+                return str(error)
+        if not await self._commit(session, plan, written):
             return "The conversation changed meanwhile; nothing was summarised."
         after = sum(e.tokens for e in session.entries)
-        return f"Summarised messages up to {plan.summarised_through}: {plan.tokens_before} tokens are now {after}."
+        done = f"Summarised messages up to {plan.summarised_through}: {plan.tokens_before} tokens are now {after}."
+        return done if plan.shortfall is None else f"{done} {plan.shortfall}"
 
-    async def _summary(
-        self, session: Session, plan: Plan, wish: str | None
-    ) -> tuple[JsonObject | None, str, str | None, str]:
-        """(summary or None, by whom, which model, why not)."""
+    async def _written(self, session: Session, plan: Plan, wish: str | None) -> Written:
+        """By the model of `roles.summary`, else by the session's own. Raises SummaryFailed."""
         record = session.record
-        model = self._models.for_role("summary") or self._models.choose(record.agent, record.settings.model)
-        if model.model == "offline":
-            return self._by_rules(session, plan), "rules", None, ""
-        source = texts_of(plan.fresh)
-        previous = plan.previous.summary if plan.previous else None
-        why: str | None = None
-        for _ in range(2):
-            try:
-                async with asyncio.timeout(self._policy.timeout_s):
-                    reply = await self._ask(session, model, plan, wish, why)
-                summary = parse_summary(reply, source=source, previous=previous)
-                return self._finished(session, plan, summary), "model", model.model, ""
-            except BadSummary as error:
-                why = str(error)
-            except TimeoutError:
-                return None, "model", None, f"{model.name} took longer than {self._policy.timeout_s:g} s"
-            except ModelError as error:
-                return None, "model", None, str(error)
-        return None, "model", None, f"{model.name} gave no usable summary: {why}"
-
-    async def _ask(self, session: Session, model: ChatModel, plan: Plan, wish: str | None, repair: str | None) -> str:
-        previous = plan.previous.summary if plan.previous else None
-        prompt = build_summary_prompt(plan.fresh, previous, wish, repair)
-        started = self._clock.monotonic()
-        reply = await complete(model, ModelRequest(prompt=prompt, schema=SCHEMA))
-        if reply.usage is not None:
-            record = session.record
-            self._ledger.note(
-                CallNote(
-                    id=self._clock.new_id(),
-                    session=record.session,
-                    key=record.key,
-                    user=record.owner,
-                    agent=record.agent,
-                    role="summary",
-                    model_name=model.name,
-                    model=reply.model,
-                    usage=reply.usage,
-                    cost=self._ledger.cost(model.name, reply.model, reply.usage),
-                    duration_s=self._clock.monotonic() - started,
-                )
-            )
-        if reply.calls or reply.finish != "stop":
-            raise BadSummary("the answer called a tool" if reply.calls else f"the answer was cut ({reply.finish})")
-        return reply.text
-
-    def _by_rules(self, session: Session, plan: Plan) -> JsonObject:
-        previous = plan.previous.summary if plan.previous else None
-        return self._finished(session, plan, extract_summary(plan.fresh, previous))
-
-    def _finished(self, session: Session, plan: Plan, summary: JsonObject) -> JsonObject:
-        previous = plan.previous.summary if plan.previous else None
-        whole = completed(
-            summary, texts=texts_of(plan.fresh), previous=previous, generation=session.record.generation + 1
+        own = self._models.choose(record.agent, record.settings.model)
+        model = self._models.for_role("summary") or own
+        if model.model == OFFLINE:
+            return await self._by_rules(session, plan)
+        job = SummaryJob(
+            plan=plan,
+            generation=record.generation + 1,
+            model=model,
+            window=self._gauge.window(session, model.name),
+            conversation=self._shown_so_far(session, plan) if model.name == own.name else None,
+            cache_key=session.id if model.name == own.name else None,
+            wish=wish,
+            noted=lambda reply, duration_s: self._note(session, model, reply, duration_s),
+            progress=lambda done, of: self._tell(session, state="progress", done=done, of=of),
         )
-        replaced = sum(e.tokens for e in plan.fresh) + (plan.previous.tokens if plan.previous else 0)
-        budget = min(int(self._policy.summary_share * self._gauge.window(session)), max(50, replaced // 2))
-        return shortened(whole, budget, self._count)
+        return Written(await self._summariser.write(job), model.model)
 
-    async def _commit(self, session: Session, plan: Plan, summary: JsonObject, *, by: str, model: str | None) -> bool:
-        tokens = self._count(render_summary(summary))
+    def _shown_so_far(self, session: Session, plan: Plan) -> Prompt | None:
+        """The session's own prompt, when there is room behind it for the instruction and the summary."""
+        needed = self._gauge.prompt_tokens(session) + INSTRUCTION_ROOM + max(REPLY_ROOM, plan.summary_limit)
+        return self._prompts.conversation(session) if needed <= self._gauge.window(session) else None
+
+    def _note(self, session: Session, model: ChatModel, reply: Finished, duration_s: float) -> None:
+        """A summary is spend of its own; it never becomes the size of a context."""
+        if reply.usage is None:
+            return
+        record = session.record
+        self._ledger.note(
+            CallNote(
+                id=self._clock.new_id(),
+                session=record.session,
+                key=record.key,
+                user=record.owner,
+                agent=record.agent,
+                role="summary",
+                model_name=model.name,
+                model=reply.model,
+                usage=reply.usage,
+                cost=self._ledger.cost(model.name, reply.model, reply.usage),
+                duration_s=duration_s,
+            )
+        )
+
+    async def _by_rules(self, session: Session, plan: Plan) -> Written:
+        generation = session.record.generation + 1
+        return Written(await asyncio.to_thread(self._summariser.by_rules, plan, generation))
+
+    def _tell(self, session: Session, **fields: Any) -> None:
+        for listener in self.listeners:
+            listener(session, fields)
+
+    async def _commit(self, session: Session, plan: Plan, written: Written) -> bool:
+        tokens = self._count(render_summary(written.summary))
 
         def build(entries: Sequence[Entry]) -> Sequence[Entry] | None:
             if prefix_hash(entries, plan.summarised_through) != plan.prefix_sha256:
                 return None
-            return next_generation(plan, entries, summary, by=by, model=model, tokens=tokens)
+            return next_generation(plan, entries, written.summary, by=written.by, model=written.model, tokens=tokens)
 
-        after = tokens + plan.tokens_kept
-        window = self._gauge.window(session)
+        before, window = self._gauge.prompt_tokens(session), self._gauge.window(session)
+        after = max(0, before - (plan.tokens_before - tokens - plan.tokens_kept))
 
         def change(record: SessionRecord) -> SessionRecord:
             state = CompactionState.from_json(record.compaction).succeeded(
-                before=plan.tokens_before, after=after, messages=record.messages, window=window
+                before=before, after=after, messages=record.messages, window=window, now=self._clock.now()
             )
             return dataclasses.replace(record, compaction=state.to_json(), context_tokens=None)
 
         done = await self._store.move_generation(
             session, build, anchor=plan.summarised_through, replay_from=plan.replay_from, change=change
         )
+        if not done:
+            await self._thrown_away(session)
         log.info(
-            "compaction.done" if done else "compaction.outdated", session=session.id, by=by, before=plan.tokens_before
+            "compaction.done" if done else "compaction.outdated",
+            session=session.id,
+            by=written.by,
+            before=before,
+            after=after if done else before,
+            shortfall=plan.shortfall,
         )
+        outcome = {"generation": session.record.generation, "by": written.by, "before": before, "after": after}
+        self._tell(session, **({"state": "done", **outcome} if done else {"state": "outdated"}))
         return done
+
+    async def _thrown_away(self, session: Session) -> None:
+        """The session's next attempt is later, and counted."""
+        state = CompactionState.from_json(session.record.compaction).thrown_away(self._clock.now())
+        await self._store.update(session, lambda record: dataclasses.replace(record, compaction=state.to_json()))
 
     async def _failed(self, session: Session, error: str) -> int:
         """Writes the failure and when the next attempt is; how many there were in a row."""
         state = CompactionState.from_json(session.record.compaction).failed(error, self._clock.now())
         log.warning("compaction.failed", session=session.id, failures=state.failures, error=error)
+        self._tell(session, state="failed", error=error, failures=state.failures)
         entry = CompactionFailedEntry(error=error, failures=state.failures, retry_at=state.retry_at)
         await self._store.append(
             session, entry, change=lambda record: dataclasses.replace(record, compaction=state.to_json())
         )
         return state.failures
+
+
+async def _ended(job: asyncio.Task[str]) -> None:
+    await asyncio.wait({job})

@@ -91,6 +91,7 @@ def build_parts(
         ledger=ledger,
         count=tokens.count,
         gauge=gauge,
+        prompts=prompts,
         clock=clock,
         policy=config.compaction,
     )

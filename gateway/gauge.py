@@ -111,6 +111,10 @@ class Gauge:
             return None
         return max(1, int(self._policy.hard_limit * known / self._learnt.of(self._model(session, wanted).name).factor))
 
+    def own_window(self, session: Session) -> int:
+        """The window in tokens of our own count, as entries have them."""
+        return int(self.window(session) / self._learnt.of(self._model(session, None).name).factor)
+
     def _model(self, session: Session, wanted: str | None) -> ChatModel:
         return self._models.choose(session.record.agent, wanted or session.record.settings.model)
 

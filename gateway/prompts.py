@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from compaction.fingerprints import Chain, Fingerprint, Mark, mark_of, text_of_tools
 from compaction.history import RenderedHistory
-from compaction.layout import build_prompt, sorted_tools
+from compaction.layout import Prompt, build_prompt, sorted_tools
 from compaction.shrink import shrink
 from compaction.summary import render_summary
 from gateway.tools import ToolContext
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
-    from compaction.layout import CacheLayout, Prompt, ToolSpec
+    from compaction.layout import CacheLayout, ToolSpec
     from gateway.agents import AgentPolicy
     from gateway.clock import Clock
     from gateway.counting import LazyCounter
@@ -194,6 +194,16 @@ class PromptBuilder:
     def history(self, session: Session) -> Chain:
         """All messages of the generation, with those that wait for a reply at the end."""
         return self.frame(session).history.render(session.entries, None)[1]
+
+    def conversation(self, session: Session) -> Prompt:
+        """What the model has been shown of a session so far, without what changes with every call."""
+        frame = self.frame(session)
+        messages, _ = frame.history.render(session.entries, frozenset())
+        return Prompt(system=frame.system, messages=messages, tools=frame.tools, summary=frame.summary)
+
+    def head_tokens(self, session: Session) -> int:
+        """Tokens, by our own count, of what stands before the conversation in each of its prompts."""
+        return self.frame(session).head_tokens
 
     def stateless(self, agent: str, messages: Sequence[Message], incoming: Incoming) -> Prompt:
         """The prompt of a call that belongs to no session: what the client sent, and its own tools."""
