@@ -158,6 +158,10 @@ class Index:
         """Sessions in which a message waits for its reply."""
         return [decode_row(self._rows[session]) for session in sorted(self._open)]
 
+    def going_on(self) -> list[str]:
+        """Sessions that hold their key and have not ended; rows are looked at as bytes, as below."""
+        return [session for session in self._holder.values() if b'"ended":' not in self._rows[session]]
+
     def with_tombstones(self) -> list[str]:
         """Sessions whose deletion has begun; rows are looked at as bytes, since there may be very many."""
         return [session for session, row in self._rows.items() if b'"ended":"deleted"' in row]

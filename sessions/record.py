@@ -31,10 +31,10 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
-    """One session in the index. `active_at` is the last message from a person; `size` and `last_seq` tell how much of
-    the current generation's transcript the numbers cover. `cost` is an exact decimal text, None while unknown.
-    `context_tokens` is what the last call's prompt and reply came to, None when the next prompt is not made of them any
-    more; `call` is what is kept of that call (gateway/calls.py)."""
+    """One session in the index. `active_at` is the last message from a person, `resumed_at` when it was last taken up
+    again; `size` and `last_seq` tell how much of the current generation's transcript the numbers cover. `cost` is an
+    exact decimal text, None while unknown. `context_tokens` is what the last call's prompt and reply came to, None when
+    the next prompt is not made of them any more; `call` is what is kept of that call (gateway/calls.py)."""
 
     session: str
     key: str
@@ -46,6 +46,7 @@ class SessionRecord:
     generation: int = 1
     created_at: datetime = EPOCH
     active_at: datetime = EPOCH
+    resumed_at: datetime | None = None
     title: str | None = None
     entries: int = 0
     messages: int = 0
@@ -73,6 +74,7 @@ _FIRST = ("session", "active_at", "state", "key")
 """Written first, always, and in this order: the index reads them without decoding the rest."""
 
 _FIELDS = {f.name: f for f in dataclasses.fields(SessionRecord) if f.name not in {"settings", "extra", *_FIRST}}
+_TIMES = frozenset({"created_at", "resumed_at"})
 _SESSION = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
@@ -87,7 +89,7 @@ def record_to_json(record: SessionRecord) -> JsonObject:
     for name, known in _FIELDS.items():
         value = getattr(record, name)
         if value != known.default:
-            out[name] = format_time(value) if name == "created_at" else value
+            out[name] = format_time(value) if name in _TIMES else value
     settings = _settings_to_json(record.settings)
     if settings:
         out["settings"] = settings
@@ -119,6 +121,10 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
+
+
+def _optional_time(value: Any) -> datetime | None:
+    return None if value is None else parse_time(value)
 
 
 def _optional_text(value: Any) -> str | None:
@@ -176,6 +182,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "state": _word(frozenset({"active", "former", "archived"})),
     "created_at": parse_time,
     "active_at": parse_time,
+    "resumed_at": _optional_time,
     "pinned": _flag,
     "compaction": _optional_object,
     "call": _optional_list,

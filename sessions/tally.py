@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sessions.record import SessionRecord
 
 TITLE_CHARACTERS = 80
+RUNS = ("job:", "hook:")
 
 
 def tallied(record: SessionRecord, entries: Iterable[Entry]) -> SessionRecord:
@@ -35,7 +36,7 @@ def _changed(record: SessionRecord, entry: Entry) -> dict[str, Any]:
         case UserEntry():
             return {
                 "messages": record.messages + 1,
-                "active_at": max(record.active_at, entry.at),
+                "active_at": record.active_at if _by_machine(record, entry) else max(record.active_at, entry.at),
                 "title": record.title or title_of(entry.text),
             }
         case AssistantEntry(usage=None):
@@ -51,11 +52,16 @@ def _changed(record: SessionRecord, entry: Entry) -> dict[str, Any]:
         case EndedEntry():
             return {"ended": entry.reason}
         case ResumedEntry():
-            return {"ended": None, "active_at": max(record.active_at, entry.at)}
+            return {"ended": None, "active_at": max(record.active_at, entry.at), "resumed_at": entry.at}
         case SummaryEntry():
             return {"compactions": record.compactions + 1}
         case _:
             return {}
+
+
+def _by_machine(record: SessionRecord, entry: UserEntry) -> bool:
+    """What a job or a webhook says in a chat of people counts as nobody's activity."""
+    return (entry.source or "").startswith(RUNS) and record.type not in ("cron", "hook", "sub")
 
 
 def title_of(text: str) -> str | None:
