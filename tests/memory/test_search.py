@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.database import open_database
-from memory.corpus import MemoryCorpus, MemorySource, weight_of
+from memory.corpus import MemoryCorpus, mild_weight
 from memory.database import Records
 from memory.embed import EmbeddingFailed, HashEmbedder
 from memory.fulltext import FullText
 from memory.index import IndexBroken, ListIndex, Near, Point, point_of
-from memory.policy import RecordsPolicy, RetentionPolicy, SearchPolicy
+from memory.policy import MemoryPolicy, RecordsPolicy, SearchPolicy
 from memory.records import Change, Draft, Filters, Memory, Source, TextHit, Viewer, project_pool, user_pool
 from memory.search import Found, search
+from memory.source import MemorySource
 from memory.store import MemoryStore
 from memory.text import cut, cut_query
 
@@ -110,7 +111,7 @@ async def add(store: MemoryStore, viewer: Viewer, *texts: str) -> list[Memory]:
 
 
 def corpus(store: MemoryStore, viewer: Viewer, filters: Filters | None = None) -> MemoryCorpus:
-    return MemoryCorpus(store, viewer, filters, policy=POLICY, retention=RetentionPolicy(), now=NOW)
+    return MemoryCorpus(store, viewer, filters or Filters(), lambda memory: mild_weight(memory, MemoryPolicy(), NOW))
 
 
 async def texts_of(
@@ -216,12 +217,12 @@ async def test_what_is_important_alive_and_new_comes_first_among_equals(store: M
     def weight(**change: object) -> float:
         from dataclasses import replace
 
-        return weight_of(replace(memory, **change), POLICY, RetentionPolicy(), now)  # type: ignore[arg-type]
+        return mild_weight(replace(memory, **change), MemoryPolicy(), now)  # type: ignore[arg-type]
 
     assert weight(importance=10) > weight(importance=5) > weight(importance=1)
     assert weight(last_recalled_at=now) > weight()
     assert weight(updated_at=now) > weight()
-    assert 0.8 < weight(importance=1) < weight(importance=10, last_recalled_at=now, updated_at=now) < 1.25
+    assert 1 < weight(importance=1) < weight(importance=10, last_recalled_at=now, updated_at=now) < 1.25
 
 
 async def test_the_source_of_the_index_tells_active_memories_and_what_becomes_of_them(store: MemoryStore) -> None:
