@@ -40,20 +40,28 @@ usage_table = Table(
 )
 
 
-async def open_database(path: Path) -> AsyncEngine:
-    """The engine of `state.db`, with its tables; WAL, secure delete, and a wait instead of "database is locked"."""
+async def open_database(path: Path, tables: MetaData = metadata, *, synchronous: str = "NORMAL") -> AsyncEngine:
+    """An engine of `state.db`, with the tables given; WAL, secure delete, and a wait instead of "database is locked".
+
+    `synchronous="FULL"`: what is committed survives a power cut too.
+    """
     engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
 
     @event.listens_for(engine.sync_engine, "connect")
     def _prepare(connection: Any, _record: Any) -> None:  # pyright: ignore[reportUnusedFunction]
         cursor = connection.cursor()
-        for pragma in ("journal_mode=WAL", f"busy_timeout={BUSY_TIMEOUT_MS}", "secure_delete=ON", "synchronous=NORMAL"):
+        for pragma in (
+            f"busy_timeout={BUSY_TIMEOUT_MS}",
+            "journal_mode=WAL",
+            "secure_delete=ON",
+            f"synchronous={synchronous}",
+        ):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
     await asyncio.to_thread(_make_private, path)
     async with engine.begin() as connection:
-        await connection.run_sync(metadata.create_all)
+        await connection.run_sync(tables.create_all)
     return engine
 
 
