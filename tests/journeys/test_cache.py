@@ -11,7 +11,7 @@ import pytest
 
 from gateway.clock import ManualClock
 from tests.bench.prefix_cache import PrefixCache
-from tests.bench.standin import StandIn
+from tests.bench.standin import Pace, StandIn
 from tests.journeys.daemon import KEY, Client, config, model_settings, running
 
 if TYPE_CHECKING:
@@ -207,3 +207,16 @@ async def test_the_usage_of_a_summary_is_no_context(tmp_path: Path) -> None:
             assert "failed" in told["outcome"], "the echo is no summary, but it was asked and has used tokens"
             assert (await client.get(PATH))["context"] == before
             assert await causes(client) == ["first_call", *[None] * 11]
+
+
+async def test_the_size_of_the_next_prompt_is_foretold(tmp_path: Path) -> None:
+    async with StandIn(Pace(tokens=20)) as standin, running(tmp_path, config(**settings(standin, "openai"))) as client:
+        await client.say("0: " + LONG)
+        for number in range(1, 12):
+            foretold = (await client.get(f"{PATH}/context"))["context"]
+            turn = await client.say(f"{number}: {LONG[: 40 * number]}")
+            asked, replied = turn["entries"]
+            factor = client.daemon.parts.learnt.of("chat").factor
+            reported = replied["usage"]["input_total"]
+            assert not foretold["estimated"]
+            assert foretold["tokens"] + factor * asked["tokens"] == pytest.approx(reported, rel=0.05)
