@@ -13,6 +13,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import structlog
 from aiohttp import web
 
+from gateway.announce import announce
+from gateway.bus import EventBus
 from gateway.calls import CallWatch
 from gateway.clock import SystemClock
 from gateway.compactor import Compactor
@@ -72,6 +74,8 @@ def build_parts(
         data_dir / "state.db", clock, lambda name, model, usage: price(models.policy(name), model, usage)
     )
     store = SessionStore(data_dir, config.sessions, files, clock)
+    bus = EventBus(clock.new_id())
+    store.after_append.append(announce(store, bus))
     tools = ToolRegistry([CurrentTime()], timeout_s=config.turn.tool_timeout_s)
     zone = machine_zone(environ.get("TZ"), Path("/etc/localtime"))
     prompts = PromptBuilder(
@@ -118,6 +122,7 @@ def build_parts(
         policy=config.turn,
         commands=config.commands,
         machine_zone=zone,
+        bus=bus,
     )
     turns.after_accept.append(compactor.consider)
     turns.commands = CommandAnswers(
@@ -149,6 +154,7 @@ def build_parts(
         gauge=gauge,
         calls=calls,
         learnt=learnt,
+        bus=bus,
     )
 
 
@@ -220,6 +226,7 @@ class Daemon:
                 log.info("stopping")
                 turns_stop.set()
                 await turns
+                parts.bus.close()
                 await runner.cleanup()
                 for task in background:
                     task.cancel()

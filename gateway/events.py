@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 START = "0.0"
 
@@ -49,15 +49,19 @@ class EventLog:
     An event id is `<position>.<offset>`: how many events came before, and how many characters of the running text.
     """
 
-    __slots__ = ("_changed", "_closed", "_items")
+    __slots__ = ("_changed", "_closed", "_items", "_tell")
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str, dict[str, Any]], None] | None = None) -> None:
+        """`tell` gets every event but the text deltas."""
+        self._tell = tell
         self._items: list[tuple[str, dict[str, Any]] | _Text] = []
         self._closed = False
         self._changed: asyncio.Event | None = None
 
     def emit(self, name: str, /, **fields: Any) -> None:
         self._items.append((name, fields))
+        if self._tell is not None:
+            self._tell(name, fields)
         self._wake()
 
     def emit_text(self, piece: str) -> None:

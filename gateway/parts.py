@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from gateway.bus import EventBus
     from gateway.calls import CallWatch
     from gateway.clock import Clock
     from gateway.compactor import Compactor
@@ -47,3 +48,4 @@ class Parts:
     gauge: Gauge
     calls: CallWatch
     learnt: LearntModels
+    bus: EventBus

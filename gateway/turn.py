@@ -18,7 +18,7 @@ from sessions.entries import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from compaction.layout import ToolSpec
     from compaction.tokens import Reading
@@ -95,14 +95,21 @@ class TurnResult:
 class Turn:
     """A turn in progress, or one that ended recently."""
 
-    def __init__(self, turn_id: str, session: Session, incoming: Incoming, mode: QueueMode) -> None:
+    def __init__(
+        self,
+        turn_id: str,
+        session: Session,
+        incoming: Incoming,
+        mode: QueueMode,
+        tell: Callable[[str, dict[str, Any]], None] | None = None,
+    ) -> None:
         self.id = turn_id
         self.session = session
         self.incoming = incoming
         self.mode: QueueMode = mode
         self.resumed = False
         self.state: TurnState = "waiting"
-        self.events = EventLog()
+        self.events = EventLog(tell)
         self.stop_as: Finish | None = None
         self.task: asyncio.Task[None] | None = None
         self.shown: list[str] = []

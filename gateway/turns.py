@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import WeakValueDictionary
 
 import structlog
@@ -31,16 +31,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
 
+    from gateway.bus import EventBus
     from gateway.clock import Clock
     from gateway.commands import Command, CommandsPolicy
     from gateway.replies import Models, Prompts, Replies
     from sessions.keys import SessionKey
-    from sessions.policy import QueuePolicy, SessionsPolicy, TurnPolicy
+    from sessions.policy import QueueMode, QueuePolicy, SessionsPolicy, TurnPolicy
+    from sessions.record import SessionRecord
+    from sessions.resets import ResetReason
     from sessions.store import Session, SessionStore
 
 log = structlog.get_logger()
 
 QUEUE_RETRY_S = 5.0
+HELD = "job:"  # sources whose cut turns go on only when their owner says so
 STARTED = "A new session has started."
 
 
@@ -85,6 +89,7 @@ class Turns:
         policy: TurnPolicy,
         commands: CommandsPolicy,
         machine_zone: ZoneInfo,
+        bus: EventBus,
     ) -> None:
         self._store = store
         self._models = models
@@ -96,6 +101,7 @@ class Turns:
         self._policy = policy
         self._machine_zone = machine_zone
         self._allowed = commands
+        self._bus = bus
         self.commands: CommandRunner | None = None
         self.after_accept: list[Callable[[Session], None]] = []
         self.after_turn: list[Callable[[Session], None]] = []
@@ -183,6 +189,8 @@ class Turns:
             known = await self._known(session, incoming)
             if known is not None:
                 return known
+            if incoming.fresh and session.record.entries:
+                session, reason = await self._succeed(session, self._lane(session), "new", key), "new"
             lane = self._lane(session)
             if len(lane.waiting) >= self._queue.cap:
                 raise QueueFull(self._queue.cap, QUEUE_RETRY_S)
@@ -219,15 +227,34 @@ class Turns:
         busy = lane is not None and lane.busy
         if not busy and (word := pending_end(session.commands)) is not None:
             return await self._store.end(session, word), word
-        record = session.record
-        due = reset_due(
+        due = self._due(key, session.record, busy=busy)
+        return (session, None) if due is None else (await self._store.end(session, due), due)
+
+    def _due(self, key: SessionKey, record: SessionRecord, *, busy: bool) -> ResetReason | None:
+        return reset_due(
             effective_reset(self._sessions.reset, key, record.settings.reset, self._machine_zone),
-            started_at=record.created_at,
+            started_at=record.resumed_at or record.created_at,
             active_at=record.active_at,
             now=self._clock.now(),
             busy=busy,
         )
-        return (session, None) if due is None else (await self._store.end(session, due), due)
+
+    async def end_if_due(self, key: SessionKey, session_id: str) -> Literal["ended", "busy", "not due"]:
+        """Ends the session that holds a key when a reset is due; a message that arrives meanwhile waits for it, or has
+        come first. Raises StorageError and SessionGone."""
+        async with self._gate(key):
+            record = self._store.find(key)
+            if self._stopping or record is None or record.session != session_id or record.ended is not None:
+                return "not due"
+            session = await self._store.open(session_id)
+            lane = self._lanes.get(session_id)
+            if session.open or (lane is not None and lane.busy):
+                return "busy"
+            due = self._due(key, session.record, busy=False)
+            if due is None:
+                return "not due"
+            await self._store.end(session, due)
+            return "ended"
 
     async def _known(self, session: Session, incoming: Incoming) -> Turn | None:
         """The turn this request id has already opened. Raises RequestConflict when the body is another one."""
@@ -247,12 +274,23 @@ class Turns:
         drafts = self._drafts(incoming, model.window)
         entries = await self._store.append(session, *drafts, opens_turn=True)
         mode = incoming.queue or effective_mode(self._queue, session.record.channel, session.record.settings.queue_mode)
-        turn = Turn(entries[0].turn or "", session, incoming, mode)
+        turn = self._told_turn(entries[0].turn or "", session, incoming, mode)
         turn.events.emit("accepted", turn=turn.id, session=session.id, seq=entries[0].seq)
         self._admit(lane, turn)
         for hook in self.after_accept:
             hook(session)
         return turn
+
+    def _told_turn(self, wanted: str, session: Session, incoming: Incoming, mode: QueueMode) -> Turn:
+        """A turn whose events go to all who follow its key; what starts a session is told once, by gateway.announce."""
+
+        def tell(name: str, fields: dict[str, Any]) -> None:
+            if name != "session.started":
+                record = session.record
+                told = {**fields, "turn": wanted}
+                self._bus.emit(name, told, key=record.key, session=record.session, owner=record.owner)
+
+        return Turn(wanted, session, incoming, mode, tell)
 
     def _drafts(self, incoming: Incoming, window: int | None) -> list[Entry]:
         if incoming.results:
@@ -310,7 +348,7 @@ class Turns:
             request_sha256=incoming.request_sha256,
         )
         (written,) = await self._store.append(session, entry, opens_turn=True)
-        turn = Turn(written.turn or "", session, incoming, "followup")
+        turn = self._told_turn(written.turn or "", session, incoming, "followup")
         turn.events.emit("accepted", turn=turn.id, session=session.id, seq=written.seq)
         turn.events.emit_text(reply)
         self._finish(turn, result_from_entries(session, turn.id))
@@ -334,11 +372,11 @@ class Turns:
         turn.events.emit("session.started", session=following.id, reason=command.name)
         return turn
 
-    async def _succeed(self, session: Session, lane: Lane[Turn], reason: str) -> Session:
+    async def _succeed(self, session: Session, lane: Lane[Turn], reason: str, key: SessionKey | None = None) -> Session:
         word = "new" if reason == "new" else "reset"
         if not lane.busy:
             self._lanes.pop(session.id, None)
-            return await self._store.end(session, word)
+            return await self._store.end(session, word, key=key)
         following = self._store.succeed(session)
         self._lanes[following.id] = Lane(after=lane)
         return following
@@ -538,12 +576,48 @@ class Turns:
             session = await self._store.open(record.session)
             lane = self._lane(session)
             for wanted in list(session.open):
-                turn = Turn(wanted, session, _incoming_of(session.turn_entries(wanted)), "followup")
-                turn.resumed = True
-                turn.events.emit("accepted", turn=wanted, session=session.id)
-                self._admit(lane, turn)
-                resumed += 1
+                incoming = _incoming_of(session.turn_entries(wanted))
+                if not (incoming.source or "").startswith(HELD):
+                    self._resume(session, lane, wanted, incoming)
+                    resumed += 1
         return resumed
+
+    def _resume(self, session: Session, lane: Lane[Turn], wanted: str, incoming: Incoming) -> Turn:
+        turn = self._told_turn(wanted, session, incoming, "followup")
+        turn.resumed = True
+        turn.events.emit("accepted", turn=wanted, session=session.id)
+        self._admit(lane, turn)
+        return turn
+
+    # --- turns whose owner remembers them ---------------------------------------------------------------------------
+
+    async def turn_of(self, key: SessionKey, request_id: str) -> str | None:
+        """The turn that a request id has opened in the active session of a key, or the one before it."""
+        request = await self._store.request(await self._store.active(key), request_id)
+        return None if request is None else request.turn
+
+    async def resume(self, wanted: str) -> Turn | None:
+        """A turn by id; one that was cut and is held for its owner goes on. None: there is none."""
+        session = None if self.live(wanted) else await self._store.session_of(wanted)
+        if session is None or wanted not in session.open:
+            return await self.find(wanted)
+        if self._group is None or self._stopping:
+            raise Stopping("The daemon is stopping.")
+        return self._resume(session, self._lane(session), wanted, _incoming_of(session.turn_entries(wanted)))
+
+    async def result_of(self, wanted: str) -> TurnResult | None:
+        """How a turn ended; None while it has not."""
+        session = await self._store.session_of(wanted)
+        if session is None or wanted in session.open:
+            return None
+        turn = await self.find(wanted)
+        return None if turn is None else turn.result
+
+    async def abandon(self, wanted: str, why: str) -> None:
+        """Ends a turn that was cut and is held: it gets no reply."""
+        session = await self._store.session_of(wanted)
+        if session is not None and wanted in session.open and self.live(wanted) is None:
+            await self._store.append(session, TurnFailedEntry(turn=wanted, code="interrupted", error=why))
 
 
 class _Cut(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from gateway.http import cache, docs, health, openapi, sessions, transfer, turns, usage
+from gateway.http import cache, docs, events, health, openapi, sessions, transfer, turns, usage
 from gateway.http.metrics import Metrics
 from gateway.http.pipeline import build_pipeline
 from gateway.surfaces import openai_chat
@@ -23,6 +23,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *turns.routes(parts),
         *sessions.routes(parts),
         *cache.routes(parts),
+        *events.routes(parts),
         *usage.routes(parts),
         *transfer.routes(parts),
         *openai_chat.routes(parts),

@@ -52,6 +52,7 @@ ADDRESSED: dict[tuple[str, str], dict[str, Any] | None] = {
     ("POST", "/v1/sessions/{key}/reset"): None,
     ("DELETE", "/v1/sessions/{key}"): None,
 }
+STREAMS = {("GET", "/v1/sessions/{key}/events")}
 LISTS = {("GET", "/v1/sessions"), ("GET", "/v1/usage")}
 WRITERS = {("POST", "/v1/inbound"), ("POST", "/v1/import"), ("POST", "/v1/chat/completions")}
 ADMIN = {("POST", "/v1/backup")}
@@ -72,7 +73,7 @@ async def turns(tmp_path: Path) -> AsyncIterator[tuple[Client, dict[str, str]]]:
 async def test_every_route_has_its_row(turns: tuple[Client, dict[str, str]]) -> None:
     routes = all_routes(turns[0].daemon.parts, Metrics())
     served = {(route.method, route.path) for route in routes}
-    assert served == set(ADDRESSED) | LISTS | WRITERS | ADMIN | ALIKE
+    assert served == set(ADDRESSED) | STREAMS | {("GET", "/v1/events")} | LISTS | WRITERS | ADMIN | ALIKE
     public = {route.path for route in routes if route.public}
     assert not [path for path in public if path.startswith("/v1")]
 
@@ -114,6 +115,26 @@ async def test_lists_and_usage_hold_only_what_a_token_may_see(
         assert status == (422 if caller == "root" else 404)
 
 
+@pytest.mark.parametrize("caller", list(SEES))
+async def test_event_streams_hold_only_what_a_token_may_see(turns: tuple[Client, dict[str, str]], caller: str) -> None:
+    client, _ = turns
+    hidden = KEYS.keys() - SEES[caller]
+    client.token = caller
+    for owner in hidden:
+        for address in (f"/v1/sessions/{KEYS[owner]}/events", f"/v1/events?keys={KEYS[owner]}"):
+            status, content = await client.call("GET", address)
+            assert status == 404, (address, content)
+    own = {KEYS[owner] for owner in SEES[caller]}
+    told = [n for n, e in enumerate(client.daemon.parts.bus.recent(), 1) if e.key in own]
+    seen = await client.events("GET", "/v1/events", after="0", limit=len(told) + 1)
+    assert [int(event_id.rpartition("-")[2]) for event_id, _, _ in seen[1:]] == told
+    assert {fields["key"] for _, _, fields in seen[1:]} == own
+    assert not [owner for owner in hidden if HIDDEN[owner] in str(seen)]
+    for owner in SEES[caller]:
+        events = await client.events("GET", f"/v1/sessions/{KEYS[owner]}/events", after="0", limit=3)
+        assert {fields["key"] for _, _, fields in events[1:]} == {KEYS[owner]}
+
+
 async def test_nobody_writes_into_the_chat_of_another(turns: tuple[Client, dict[str, str]]) -> None:
     client, _ = turns
     hello = [{"role": "user", "content": "hello"}]
@@ -141,6 +162,14 @@ async def test_nobody_writes_into_the_chat_of_another(turns: tuple[Client, dict[
 async def test_without_a_known_token_there_is_nothing(turns: tuple[Client, dict[str, str]]) -> None:
     client, ids = turns
     for client.token in (None, "unknown"):
-        for method, path in [*ADDRESSED, *LISTS, *WRITERS, *ADMIN, ("GET", "/v1/models")]:
+        for method, path in [
+            *ADDRESSED,
+            *STREAMS,
+            ("GET", "/v1/events"),
+            *LISTS,
+            *WRITERS,
+            *ADMIN,
+            ("GET", "/v1/models"),
+        ]:
             address = path.replace("{key}", KEYS["ana"]).replace("{id}", ids["ana"])
             assert (await client.call(method, address, {}))[0] == 401, (method, path)
