@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from sessions.entries import AssistantEntry, EndedEntry, Entry, ResumedEntry, SummaryEntry, UserEntry
+from sessions.entries import AssistantEntry, EndedEntry, Entry, ResumedEntry, RetractedEntry, SummaryEntry, UserEntry
 from sessions.usage import Usage
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def _changed(record: SessionRecord, entry: Entry) -> dict[str, Any]:
             return {"ended": entry.reason}
         case ResumedEntry():
             return {"ended": None, "active_at": max(record.active_at, entry.at), "resumed_at": entry.at}
+        case RetractedEntry():
+            return {"context_tokens": None}
         case SummaryEntry():
             return {"compactions": record.compactions + 1}
         case _:

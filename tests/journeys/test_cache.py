@@ -10,6 +10,8 @@ import orjson
 import pytest
 
 from gateway.clock import ManualClock
+from sessions.entries import AssistantEntry, RetractedEntry, UserEntry
+from sessions.keys import parse_key
 from tests.bench.prefix_cache import PrefixCache
 from tests.bench.standin import Pace, StandIn
 from tests.journeys.daemon import KEY, Client, config, model_settings, running
@@ -112,6 +114,29 @@ async def test_what_a_restart_changes_is_told_and_what_it_does_not_is_shared(tmp
             await client.say(LONG)
             last = await last_call(client)
             assert (last["cause"], last["section"], last["byte"]) == ("system_changed", "system", None)
+
+
+async def test_an_edit_is_told_with_its_place_and_what_was_measured_is_forgotten(tmp_path: Path) -> None:
+    async with (
+        StandIn(cache=PrefixCache()) as standin,
+        running(tmp_path, config(**settings(standin, "openai"))) as client,
+    ):
+        for number in range(4):
+            await client.say(f"{number}: {LONG}")
+        store = client.daemon.parts.store
+        session = await store.active(parse_key(KEY))
+        seqs = [e.seq for e in session.entries if isinstance(e, UserEntry | AssistantEntry)]
+        await store.append(session, RetractedEntry(seqs=tuple(seqs[4:6])))
+        assert (await client.get(PATH))["context"]["tokens"] is None
+        assert (await client.get(f"{PATH}/context"))["context"]["estimated"]
+        await client.say("and now?")
+        last = await last_call(client)
+        assert (last["cause"], last["section"]) == ("history_edited", "history")
+        place = (await client.get(f"{PATH}/cache"))["sections"][3]["bytes"]
+        assert 0 < last["byte"] < place
+        assert 0 < last["cached_tokens"] < last["prompt_tokens"]
+        await client.say("goes on")
+        assert (await last_call(client))["cause"] is None
 
 
 async def test_another_model_shares_nothing_and_its_fill_is_not_that_of_the_first(tmp_path: Path) -> None:
