@@ -15,6 +15,7 @@ from gateway.agents import AgentPolicy
 from gateway.commands import CommandsPolicy
 from gateway.http.policy import AuthPolicy, ServerPolicy
 from gateway.models.policy import ModelPolicy, RolesPolicy
+from memory.policy import MemoryPolicy
 from sessions.policy import Policy, QueuePolicy, SessionsPolicy, TurnPolicy
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Config(Policy):
     compaction: CompactionPolicy = Field(
         default_factory=CompactionPolicy, description="When a conversation is summarised, and what stays."
     )
+    memory: MemoryPolicy = Field(default_factory=MemoryPolicy, description="Memories: facts that outlive sessions.")
     commands: CommandsPolicy = Field(default_factory=CommandsPolicy, description="Commands people type.")
     shutdown: ShutdownPolicy = Field(default_factory=ShutdownPolicy, description="Stopping.")
     logging: LoggingPolicy = Field(default_factory=LoggingPolicy, description="The daemon's log.")

@@ -24,6 +24,7 @@ from gateway.gauge import Gauge
 from gateway.http.app import build_app
 from gateway.learnt import LearntModels
 from gateway.ledger import UsageLedger
+from gateway.memories import MemoryPart
 from gateway.models.discovery import probe_ollama
 from gateway.models.pool import ModelPool
 from gateway.models.prices import price
@@ -73,6 +74,7 @@ def build_parts(
     ledger = UsageLedger(
         data_dir / "state.db", clock, lambda name, model, usage: price(models.policy(name), model, usage)
     )
+    memory = MemoryPart(data_dir / "state.db", clock, config.memory, config.agents)
     store = SessionStore(data_dir, config.sessions, files, clock)
     bus = EventBus(clock.new_id())
     store.after_append.append(announce(store, bus))
@@ -147,6 +149,7 @@ def build_parts(
         models=models,
         tokens=tokens,
         ledger=ledger,
+        memory=memory,
         prompts=prompts,
         tools=tools,
         turns=turns,
@@ -220,6 +223,7 @@ class Daemon:
                     loops.create_task(parts.models.warm(), name="model"),
                     loops.create_task(parts.ledger.run(), name="ledger"),
                     loops.create_task(refill(parts), name="ledger refill"),
+                    loops.create_task(parts.memory.run(), name="memory"),
                 ]
                 await self._stop.wait()
             finally:
@@ -230,6 +234,7 @@ class Daemon:
                 await runner.cleanup()
                 for task in background:
                     task.cancel()
+        await parts.memory.stop()
         await parts.ledger.stop()
         await parts.learnt.save()
         await parts.store.stop()

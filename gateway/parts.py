@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gateway.gauge import Gauge
     from gateway.learnt import LearntModels
     from gateway.ledger import UsageLedger
+    from gateway.memories import MemoryPart
     from gateway.models.pool import ModelPool
     from gateway.prompts import PromptBuilder
     from gateway.tools import ToolRegistry
@@ -41,6 +42,7 @@ class Parts:
     models: ModelPool
     tokens: LazyCounter
     ledger: UsageLedger
+    memory: MemoryPart
     prompts: PromptBuilder
     tools: ToolRegistry
     turns: Turns

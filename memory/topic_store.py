@@ -94,6 +94,13 @@ class TopicStore:
             rows = (await connection.execute(query)).mappings()
             return {row["id"]: topic_from_row(row) for row in rows}
 
+    async def topic(self, viewer: Viewer, topic_id: str) -> Topic:
+        """Raises NotThere."""
+        found = await self.by_id(viewer, [topic_id])
+        if topic_id not in found:
+            raise NotThere("topic")
+        return found[topic_id]
+
     async def find(self, viewer: Viewer, given: Sequence[str], owners: Sequence[Pool]) -> list[Topic]:
         """The topics of these pools, or the instance's, that have one of these ids or names. Raises NotThere."""
         names = [name.strip().casefold() for name in given]

@@ -6,8 +6,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from gateway.http import cache, docs, events, health, openapi, sessions, transfer, turns, usage
+from gateway.http.memories import routes as memory_routes
 from gateway.http.metrics import Metrics
 from gateway.http.pipeline import build_pipeline
+from gateway.http.topics import routes as topic_routes
 from gateway.surfaces import openai_chat
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *cache.routes(parts),
         *events.routes(parts),
         *usage.routes(parts),
+        *memory_routes(parts),
+        *topic_routes(parts),
         *transfer.routes(parts),
         *openai_chat.routes(parts),
         *health.routes(health.daemon_checks(parts), metrics),

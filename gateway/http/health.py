@@ -102,4 +102,8 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         problem = parts.ledger.problem
         return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
 
-    return {"store": lambda: PartState(state="ok"), "turns": turns, "model": model, "ledger": ledger}
+    def memory() -> PartState:
+        problem = parts.memory.problem
+        return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
+
+    return {"store": lambda: PartState(state="ok"), "turns": turns, "model": model, "ledger": ledger, "memory": memory}

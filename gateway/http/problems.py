@@ -14,6 +14,7 @@ from gateway.http.json import clean_text, dump
 from gateway.ledger import LedgerClosed
 from gateway.models.base import ModelError, UnknownModel
 from gateway.turns import MessageTooLong, RequestConflict, Stopping
+from memory.errors import Forgotten, InvalidMemory, MemoryConflict, MemoryUnavailable, NotThere
 from sessions.files import StorageError, StorageFull
 from sessions.index import BadCursor
 from sessions.keys import MalformedKey
@@ -98,6 +99,16 @@ def problem_of(error: Exception) -> Problem | None:
         case BadCursor():
             return Problem(400, "Bad cursor", str(error), [("cursor", str(error))])
         case Stopping() | LedgerClosed():
+            return Problem(503, "Not available", str(error), headers={"Retry-After": "5"})
+        case InvalidMemory():
+            return Problem(422, "Invalid request", str(error), [(error.field, error.why)])
+        case NotThere():
+            return Problem(404, "Not found", str(error))
+        case MemoryConflict():
+            return Problem(409, "Conflict", str(error))
+        case Forgotten():
+            return Problem(409, "Deleted before", str(error))
+        case MemoryUnavailable():
             return Problem(503, "Not available", str(error), headers={"Retry-After": "5"})
         case SessionGone():
             return not_found("session")

@@ -9,6 +9,7 @@ import pytest
 from gateway.http.app import all_routes
 from gateway.http.metrics import Metrics
 from tests.journeys.daemon import Client, config, running
+from tests.journeys.test_memories import ALL_MEMORY_ROUTES, addressed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -73,6 +74,9 @@ async def turns(tmp_path: Path) -> AsyncIterator[tuple[Client, dict[str, str]]]:
 async def test_every_route_has_its_row(turns: tuple[Client, dict[str, str]]) -> None:
     routes = all_routes(turns[0].daemon.parts, Metrics())
     served = {(route.method, route.path) for route in routes}
+    memory = {(method, addressed(path)) for method, path in ALL_MEMORY_ROUTES}  # told apart in test_memories
+    assert memory <= served
+    served -= memory
     assert served == set(ADDRESSED) | STREAMS | {("GET", "/v1/events")} | LISTS | WRITERS | ADMIN | ALIKE
     public = {route.path for route in routes if route.public}
     assert not [path for path in public if path.startswith("/v1")]

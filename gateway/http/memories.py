@@ -1,0 +1,343 @@
+"""Memories over HTTP: written, found, corrected, forgotten, taken along."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
+
+from aiohttp import web
+from pydantic import AwareDatetime, Field
+
+from gateway.http.memory_views import (
+    FoundView,
+    HistoryView,
+    ImportView,
+    MemoriesView,
+    MemoryPageView,
+    MemoryView,
+    PurgedView,
+    WrittenView,
+    audit_view,
+    memory_fields,
+)
+from gateway.http.problems import Problem
+from gateway.http.routes import Body, Call, Route, json_answer
+from gateway.viewers import viewer_of_caller
+from memory.errors import NotThere
+from memory.records import KEEP, Change, Draft, Filters, Kind, ListQuery, Mode, Sort, State, parse_pool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gateway.parts import Parts
+    from memory.memory import Memories
+    from memory.records import Memory, Pool, Viewer, Written
+
+Text = Annotated[str, Field(min_length=1, max_length=200_000)]
+Id = Annotated[str, Field(min_length=1, max_length=64)]
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+PoolName = Annotated[str, Field(min_length=6, max_length=300, description="user:<id> or project:<id>")]
+TopicName = Annotated[str, Field(min_length=1, max_length=80, description="Name or id of a topic")]
+Importance = Annotated[int, Field(ge=1, le=10)]
+Properties = Annotated[dict[str, Annotated[str, Field(max_length=512)]], Field(max_length=16)]
+Why = Annotated[str, Field(max_length=500, description="Kept in the history")]
+
+
+class WhoQuery(Body):
+    """Whose memories are meant. A person's token means that person; a frontend names a user."""
+
+    user: Name | None = Field(default=None, description="For frontends and administrators: the person spoken for")
+
+
+class MemoryIn(Body):
+    """A fact to remember: one that stands for itself."""
+
+    text: Text
+    topic: TopicName | None = None
+    kind: Kind | None = None
+    importance: Importance | None = Field(default=None, description="What forgetting it would cost; 5 when left out")
+    pool: PoolName | None = Field(default=None, description="Where it belongs; your own when left out")
+    properties: Properties = Field(default_factory=dict[str, str])
+    supersedes: Id | None = Field(default=None, description="A memory that is no longer true because of this one")
+    valid_from: AwareDatetime | None = None
+
+
+class MemoryPatch(Body):
+    """Fields to set. A changed text leaves what it said before behind, as a superseded version."""
+
+    text: Text | None = None
+    topic: TopicName | None = None
+    kind: Kind | None = None
+    importance: Importance | None = None
+    properties: Properties | None = None
+    revision: Annotated[int, Field(ge=1, le=2**53)] | None = Field(
+        default=None, description="Refuse with 409 when the memory has changed since this revision"
+    )
+    why: Why = ""
+
+
+class MergeIn(Body):
+    """Makes one memory of several; the first keeps its id."""
+
+    ids: list[Id] = Field(min_length=2, max_length=50)
+    text: Text
+    topic: TopicName | None = None
+    importance: Importance | None = None
+    why: Why = ""
+
+
+class Narrowed(WhoQuery):
+    """What a list is narrowed to."""
+
+    pool: PoolName | None = None
+    topic: TopicName | None = None
+    kind: Kind | None = None
+    as_of: AwareDatetime | None = Field(default=None, description="What was true at that time")
+
+
+class MemoryListQuery(Narrowed):
+    state: State = "active"
+    sort: Sort = "updated"
+    unclassified: bool = Field(default=False, description="Only memories without topic")
+    min_importance: Importance = 1
+    limit: Annotated[int, Field(ge=1, le=500)] = 50
+    cursor: Annotated[str, Field(max_length=200)] | None = None
+
+
+class SearchIn(Body):
+    """A search by meaning and words, as far as there are vectors."""
+
+    query: Annotated[str, Field(max_length=8000)] = ""
+    mode: Mode = "hybrid"
+    limit: Annotated[int, Field(ge=1, le=100)] = 10
+    as_of: AwareDatetime | None = Field(default=None, description="What was true at that time")
+    pool: PoolName | None = None
+    topics: list[TopicName] | None = Field(default=None, max_length=50)
+    kinds: list[Kind] | None = Field(default=None, max_length=4)
+    properties: Properties = Field(default_factory=dict[str, str])
+    min_importance: Importance = 1
+
+
+class UndoIn(Body):
+    operation: Id | None = Field(default=None, description="From the history; the newest change when left out")
+
+
+class PoolQuery(WhoQuery):
+    pool: PoolName | None = None
+
+
+class MemoryImportIn(Body):
+    """JSON lines, as exported."""
+
+    content: str = Field(description="The file's text")
+    pool: PoolName | None = None
+
+
+class MemoryRoutes:
+    """The endpoints, each with a viewer made of its caller."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def _asked(self, call: Call, pool: str | None = None) -> tuple[Memories, Viewer, Pool | None]:
+        memories = await self._parts.memory.open()
+        named = None if pool is None else parse_pool(pool)
+        return memories, viewer_for(call, named), named
+
+    async def add(self, call: Call) -> web.Response:
+        body: MemoryIn = call.body
+        memories, viewer, pool = await self._asked(call, body.pool)
+        draft = Draft(
+            text=body.text,
+            topic=body.topic,
+            kind=body.kind,
+            importance=body.importance,
+            pool=pool,
+            properties=body.properties,
+            supersedes=body.supersedes,
+            valid_from=body.valid_from,
+        )
+        written = await memories.add(viewer, draft)
+        return await self._written(memories, viewer, written, 201 if written.outcome == "added" else 200)
+
+    async def page(self, call: Call) -> web.Response:
+        query: MemoryListQuery = call.query
+        memories, viewer, pool = await self._asked(call, query.pool)
+        filters = await narrowed(memories, viewer, pool, None if query.topic is None else [query.topic])
+        filters = dataclasses.replace(
+            filters,
+            kinds=None if query.kind is None else (query.kind,),
+            as_of=query.as_of,
+            no_topic=query.unclassified,
+            min_importance=query.min_importance,
+        )
+        wanted = ListQuery(state=query.state, sort=query.sort, limit=query.limit, after=query.cursor)
+        found, after = await memories.page(viewer, filters, wanted)
+        return json_answer({"memories": await self._shown(memories, viewer, found), "next": after})
+
+    async def search(self, call: Call) -> web.Response:
+        body: SearchIn = call.body
+        memories, viewer, pool = await self._asked(call, body.pool)
+        filters = await narrowed(memories, viewer, pool, body.topics)
+        filters = dataclasses.replace(
+            filters,
+            kinds=None if body.kinds is None else tuple(body.kinds),
+            as_of=body.as_of,
+            properties=body.properties,
+            min_importance=body.min_importance,
+        )
+        found = await memories.search(viewer, body.query, mode=body.mode, limit=body.limit, filters=filters)
+        shown = await self._shown(memories, viewer, [hit.memory for hit in found.hits])
+        hits = [{**fields, "score": round(hit.score, 6)} for fields, hit in zip(shown, found.hits, strict=True)]
+        return json_answer({"memories": hits, "total": len(hits), "problem": found.problem})
+
+    async def merge(self, call: Call) -> web.Response:
+        body: MergeIn = call.body
+        memories, viewer, _ = await self._asked(call)
+        viewer = dataclasses.replace(viewer, why=body.why)
+        change = Change(
+            topic=KEEP if body.topic is None else body.topic,
+            importance=KEEP if body.importance is None else body.importance,
+        )
+        return await self._written(memories, viewer, await memories.merge(viewer, body.ids, body.text, change))
+
+    async def show(self, call: Call) -> web.Response:
+        memories, viewer, _ = await self._asked(call)
+        return await self._one(memories, viewer, await memories.load(viewer, call.path("id")))
+
+    async def edit(self, call: Call) -> web.Response:
+        body: MemoryPatch = call.body
+        memories, viewer, _ = await self._asked(call)
+        no_topic_sent = body.topic is None and "topic" not in body.model_fields_set
+        change = Change(
+            text=KEEP if body.text is None else body.text,
+            topic=KEEP if no_topic_sent else body.topic,
+            kind=KEEP if body.kind is None else body.kind,
+            importance=KEEP if body.importance is None else body.importance,
+            properties=KEEP if body.properties is None else body.properties,
+            revision=body.revision,
+        )
+        viewer = dataclasses.replace(viewer, why=body.why)
+        return await self._written(memories, viewer, await memories.update(viewer, call.path("id"), change))
+
+    async def delete(self, call: Call) -> web.Response:
+        memories, viewer, _ = await self._asked(call)
+        return await self._one(memories, viewer, await memories.delete(viewer, call.path("id")))
+
+    async def restore(self, call: Call) -> web.Response:
+        memories, viewer, _ = await self._asked(call)
+        return await self._one(memories, viewer, await memories.restore(viewer, call.path("id")))
+
+    async def purge(self, call: Call) -> web.Response:
+        memories, viewer, _ = await self._asked(call)
+        return json_answer(PurgedView(purged=await memories.purge(viewer, [call.path("id")])))
+
+    async def empty_trash(self, call: Call) -> web.Response:
+        query: PoolQuery = call.query
+        memories, viewer, pool = await self._asked(call, query.pool)
+        filters = Filters(pools=None if pool is None else (pool,))
+        return json_answer(PurgedView(purged=await memories.empty_trash(viewer, filters)))
+
+    async def history(self, call: Call) -> web.Response:
+        memories, viewer, _ = await self._asked(call)
+        entries = await memories.history(viewer, call.path("id"))
+        return json_answer(HistoryView(changes=[audit_view(entry) for entry in entries]))
+
+    async def undo(self, call: Call) -> web.Response:
+        body: UndoIn = call.body
+        memories, viewer, _ = await self._asked(call)
+        entries = await memories.history(viewer, call.path("id"))
+        operation = body.operation or next((e.operation for e in entries if e.undone_by is None), entries[0].operation)
+        if operation not in {entry.operation for entry in entries}:
+            raise NotThere("change of this memory")
+        changed = await memories.undo(viewer, operation)
+        return json_answer({"memories": await self._shown(memories, viewer, changed)})
+
+    async def export(self, call: Call) -> web.Response:
+        query: PoolQuery = call.query
+        memories, viewer, pool = await self._asked(call, query.pool)
+        text = await memories.export(viewer, pool)
+        return web.Response(text=text, content_type="application/jsonl", charset="utf-8")
+
+    async def take_in(self, call: Call) -> web.Response:
+        body: MemoryImportIn = call.body
+        memories, viewer, pool = await self._asked(call, body.pool)
+        return json_answer(ImportView(**dataclasses.asdict(await memories.take_in(viewer, body.content, pool))))
+
+    # --- answers --------------------------------------------------------------------------------------------------
+
+    async def _shown(self, memories: Memories, viewer: Viewer, found: Sequence[Memory]) -> list[dict[str, Any]]:
+        names = await memories.topic_names(viewer, found)
+        now, policy = self._parts.clock.now(), memories.policy.retention
+        return [MemoryView(**memory_fields(memory, names, policy, now)).model_dump(mode="json") for memory in found]
+
+    async def _one(self, memories: Memories, viewer: Viewer, memory: Memory) -> web.Response:
+        (shown,) = await self._shown(memories, viewer, [memory])
+        return json_answer(shown)
+
+    async def _written(self, memories: Memories, viewer: Viewer, written: Written, status: int = 200) -> web.Response:
+        shown, *similar = await self._shown(memories, viewer, [written.memory, *written.similar])
+        more = {"outcome": written.outcome, "redacted": list(written.redacted), "similar": similar}
+        return json_answer({**shown, **more}, status)
+
+
+def viewer_for(call: Call, pool: Pool | None = None) -> Viewer:
+    """The viewer of a request. Raises Problem when a frontend says for nobody that it asks, or a person for another."""
+    user: str | None = getattr(call.query, "user", None)
+    if call.caller.role == "user" and user is not None and user != call.caller.user:
+        raise Problem(404, "Not found", "This token speaks for one person only. Leave out user.")
+    viewer = viewer_of_caller(call.caller, user, pool)
+    if viewer.user is None:
+        detail = "Say for whom you ask: add ?user=<id>, or a pool user:<id>."
+        raise Problem(422, "Invalid request", detail, [("user", detail)])
+    return viewer
+
+
+async def narrowed(memories: Memories, viewer: Viewer, pool: Pool | None, topics: Sequence[str] | None) -> Filters:
+    """Filters for a pool and topics by name or id. Raises NotThere for what the viewer may not see."""
+    filters = Filters(pools=None if pool is None else (await memories.topics.prepare(viewer, pool),))
+    if topics is None:
+        return filters
+    owners = await memories.store.pools(viewer, filters)
+    found = await memories.topics.find(viewer, topics, owners)
+    return dataclasses.replace(filters, topics=tuple(topic.id for topic in found))
+
+
+def routes(parts: Parts) -> list[Route]:
+    """All addresses under /v1/memories."""
+    r = MemoryRoutes(parts)
+    one, written = {200: MemoryView}, {200: WrittenView}
+    base = "/v1/memories"
+    named = f"{base}/{{id}}"
+
+    def route(method: str, path: str, endpoint: Any, summary: str, answers: dict[int, Any], **more: Any) -> Route:
+        more.setdefault("query", WhoQuery)
+        return Route(
+            method=method, path=path, endpoint=endpoint, summary=summary, tag="memories", answers=answers, **more
+        )
+
+    found, purged, listed = {200: FoundView}, {200: PurgedView}, {200: MemoryPageView}
+    return [
+        route("POST", base, r.add, "Remember a fact", {**written, 201: WrittenView}, body=MemoryIn),
+        route("GET", base, r.page, "Memories, a page at a time", listed, query=MemoryListQuery),
+        route("POST", f"{base}/search", r.search, "Find memories", found, body=SearchIn),
+        route("POST", f"{base}/merge", r.merge, "Make one memory of several", written, body=MergeIn),
+        route("GET", f"{base}/export", r.export, "A pool as JSON lines", {200: "application/jsonl"}, query=PoolQuery),
+        route("POST", f"{base}/import", r.take_in, "Take over JSON lines", {200: ImportView}, body=MemoryImportIn),
+        route("POST", f"{base}/empty-trash", r.empty_trash, "Delete the trash for good", purged, query=PoolQuery),
+        route("GET", named, r.show, "One memory, also a former version", one),
+        route("PATCH", named, r.edit, "Correct a memory", written, body=MemoryPatch),
+        route("DELETE", named, r.delete, "Put a memory into the trash", one),
+        route("POST", f"{named}/restore", r.restore, "Take a memory out of the trash", one),
+        route("POST", f"{named}/purge", r.purge, "Delete a memory for good, with all it said", purged),
+        route("GET", f"{named}/history", r.history, "The changes of a memory", {200: HistoryView}),
+        route(
+            "POST",
+            f"{named}/undo",
+            r.undo,
+            "Undo a change, with all that belongs to it",
+            {200: MemoriesView},
+            body=UndoIn,
+            body_optional=True,
+        ),
+    ]

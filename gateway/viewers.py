@@ -1,0 +1,48 @@
+"""Who asks for memories: from a token, or from a conversation, to the viewer the records know. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memory.records import Pool, Viewer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gateway.agents import AgentPolicy
+    from gateway.http.auth import Caller
+    from memory.records import Origin
+    from sessions.keys import SessionKey
+
+OWNER_USER = "owner"
+
+
+def viewer_of_caller(caller: Caller, user: str | None = None, pool: Pool | None = None) -> Viewer:
+    """The viewer of a request. A frontend speaks for the user it names; a person for nobody else.
+
+    An administrator without a user of its own is the owner. A frontend that names nobody sees nothing.
+    """
+    named = user or (pool.id if pool is not None and pool.kind == "user" else None)
+    match caller.role:
+        case "admin":
+            own = caller.user or OWNER_USER
+            return Viewer(user=user or own, author=caller.name, admin=True)
+        case "frontend":
+            return Viewer(user=named, author=caller.name)
+        case "user":
+            return Viewer(user=caller.user, author=caller.user or caller.name)
+
+
+def viewer_of_chat(
+    key: SessionKey, user: str | None, agents: Mapping[str, AgentPolicy], *, origin: Origin = "tool"
+) -> Viewer:
+    """The viewer of a conversation: the person who speaks, in the project the agent belongs to; never more."""
+    agent = agents.get(key.agent)
+    return Viewer(
+        user=user,
+        author=user or str(key),
+        origin=origin,
+        conversation=True,
+        delegated=key.type == "sub",
+        project=None if agent is None else agent.project,
+    )

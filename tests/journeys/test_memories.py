@@ -1,0 +1,247 @@
+"""Memories over HTTP: a person's day with them, and who may see whose."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.journeys.daemon import Client, config, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+TOKENS: list[dict[str, Any]] = [
+    {"name": "root", "token": "root", "role": "admin"},
+    {"name": "ana", "token": "ana", "role": "user", "user": "ana"},
+    {"name": "bob", "token": "bob", "role": "user", "user": "bob"},
+    {"name": "bridge", "token": "bridge", "role": "frontend", "key_prefixes": ["agent:main:telegram"]},
+]
+SECRET = "zanzibar"
+
+# the body of each route that names a memory, a topic or a project; None: it takes none
+MEMORY_ROUTES: dict[tuple[str, str], dict[str, Any] | None] = {
+    ("GET", "/v1/memories/{memory}"): None,
+    ("PATCH", "/v1/memories/{memory}"): {"importance": 9},
+    ("POST", "/v1/memories/{memory}/restore"): None,
+    ("GET", "/v1/memories/{memory}/history"): None,
+    ("POST", "/v1/memories/{memory}/undo"): {},
+    ("DELETE", "/v1/memories/{memory}"): None,
+    ("POST", "/v1/memories/{memory}/purge"): None,
+    ("GET", "/v1/topics/{topic}"): None,
+    ("PATCH", "/v1/topics/{topic}"): {"always_on": False},
+    ("DELETE", "/v1/topics/{topic}"): None,
+    ("GET", "/v1/projects/{project}"): None,
+}
+MEMORY_LISTS: dict[tuple[str, str], dict[str, Any] | None] = {
+    ("GET", "/v1/memories"): None,
+    ("POST", "/v1/memories/search"): {"query": SECRET},
+    ("GET", "/v1/memories/export"): None,
+    ("GET", "/v1/topics"): None,
+    ("GET", "/v1/projects"): None,
+}
+MEMORY_WRITERS = {
+    ("POST", "/v1/memories"): {"text": "mine"},
+    ("POST", "/v1/memories/merge"): {"ids": ["a", "b"], "text": "c"},
+    ("POST", "/v1/memories/import"): {"content": '{"type":"memory","text":"mine"}'},
+    ("POST", "/v1/memories/empty-trash"): None,
+    ("POST", "/v1/topics"): {"name": "mine", "description": "what is mine"},
+}
+MEMORY_ADMIN = {
+    ("POST", "/v1/projects"): {"id": "another"},
+    ("PATCH", "/v1/projects/{project}"): {"name": "renamed"},
+    ("DELETE", "/v1/projects/{project}"): None,
+}
+ALL_MEMORY_ROUTES = {*MEMORY_ROUTES, *MEMORY_LISTS, *MEMORY_WRITERS, *MEMORY_ADMIN}
+
+
+def addressed(path: str) -> str:
+    """A row of the table as the route writes it."""
+    return path.replace("{memory}", "{id}").replace("{topic}", "{id}").replace("{project}", "{id}")
+
+
+@pytest.fixture
+async def people(tmp_path: Path) -> AsyncIterator[Client]:
+    async with running(tmp_path / "data", config(auth={"tokens": TOKENS})) as client:
+        yield client
+
+
+async def call(client: Client, who: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    client.token = who
+    return await client.call(method, path, body)
+
+
+async def add(client: Client, who: str, text: str, **more: Any) -> dict[str, Any]:
+    status, content = await call(client, who, "POST", "/v1/memories", {"text": text, **more})
+    assert status in (200, 201), content
+    return content
+
+
+async def found(client: Client, who: str, query: str, **more: Any) -> list[str]:
+    status, content = await call(client, who, "POST", "/v1/memories/search", {"query": query, **more})
+    assert status == 200, content
+    return [memory["text"] for memory in content["memories"]]
+
+
+async def test_a_fact_is_remembered_corrected_forgotten_and_brought_back(people: Client) -> None:
+    first = await add(people, "ana", "Ana lives in Prague", topic="preferences", importance=7)
+    assert (first["outcome"], first["topic"], first["pool"]) == ("added", "preferences", "user:ana")
+    again = await add(people, "ana", "ana lives in  PRAGUE.")
+    assert (again["outcome"], again["id"]) == ("unchanged", first["id"])
+    near = await add(people, "ana", "Ana lives in Prague now", topic="preferences")
+    assert [one["id"] for one in near["similar"]] == [first["id"]]
+    await call(people, "ana", "DELETE", f"/v1/memories/{near['id']}")
+    path = f"/v1/memories/{first['id']}"
+    status, changed = await call(people, "ana", "PATCH", path, {"text": "Ana lives in Brno", "revision": 1})
+    assert (status, changed["id"], changed["revision"]) == (200, first["id"], 2)
+    assert await found(people, "ana", "lives Prague Brno") == ["Ana lives in Brno"]
+    before = first["created_at"]
+    assert await found(people, "ana", "lives Prague Brno", as_of=before) == ["Ana lives in Prague"]
+    status, former = await call(people, "ana", "GET", f"/v1/memories/{changed['supersedes']}")
+    assert (former["state"], former["text"], former["valid_to"]) == (
+        "superseded",
+        "Ana lives in Prague",
+        changed["valid_from"],
+    )
+    assert (await call(people, "ana", "PATCH", path, {"importance": 2, "revision": 1}))[0] == 409
+    status, undone = await call(people, "ana", "POST", f"{path}/undo")
+    assert undone["memories"][0]["text"] == "Ana lives in Prague"
+    assert (await call(people, "ana", "DELETE", path))[1]["state"] == "trashed"
+    assert await found(people, "ana", "Prague") == []
+    assert await found(people, "ana", "Prague", as_of=before) == []
+    assert (await call(people, "ana", "POST", f"{path}/restore"))[1]["state"] == "active"
+    assert await found(people, "ana", "Prague") == ["Ana lives in Prague"]
+    _, history = await call(people, "ana", "GET", f"{path}/history")
+    assert history["changes"][0]["action"] == "restored"
+    assert {change["author"] for change in history["changes"]} == {"ana"}
+
+
+async def test_what_is_deleted_for_good_is_in_no_file_and_no_import_brings_it_back(
+    people: Client, tmp_path: Path
+) -> None:
+    fact = await add(people, "ana", f"the safe is in {SECRET}", topic="reference")
+    path = f"/v1/memories/{fact['id']}"
+    await call(people, "ana", "PATCH", path, {"text": f"the second safe is in {SECRET} too"})
+    _, exported = await call(people, "ana", "GET", "/v1/memories/export")
+    assert SECRET.encode() in exported
+    assert (await call(people, "ana", "POST", f"{path}/purge"))[1] == {"purged": 1}
+    held = [p.name for p in (tmp_path / "data").rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
+    assert held == []
+    assert (await call(people, "ana", "GET", path))[0] == 404
+    assert SECRET not in str(await call(people, "ana", "GET", f"{path}/history"))
+    status, taken = await call(people, "ana", "POST", "/v1/memories/import", {"content": exported.decode()})
+    assert (status, taken["forgotten"], taken["added"]) == (200, 1, 0)
+    assert await found(people, "ana", SECRET) == []
+    assert (await add(people, "ana", f"the second safe is in {SECRET} too"))["outcome"] == "added"
+
+
+async def test_a_bounded_topic_holds_one_memory_after_five_corrections(people: Client) -> None:
+    ids = {(await add(people, "ana", f"Ana is {age} years old", topic="profile"))["id"] for age in range(30, 36)}
+    assert len(ids) == 1
+    _, page = await call(people, "ana", "GET", "/v1/memories?topic=profile")
+    assert [memory["text"] for memory in page["memories"]] == ["Ana is 35 years old"]
+    _, former = await call(people, "ana", "GET", "/v1/memories?state=superseded&sort=created")
+    assert len(former["memories"]) == 5
+
+
+async def test_secrets_become_placeholders_and_the_caller_is_told(people: Client, tmp_path: Path) -> None:
+    kept = await add(people, "ana", "The wifi password is Kn0edel-42, card 4111 1111 1111 1111")
+    assert "Kn0edel" not in kept["text"]
+    assert "4111" not in kept["text"]
+    assert kept["redacted"] == ["password", "card number"]
+    _, edited = await call(
+        people, "ana", "PATCH", f"/v1/memories/{kept['id']}", {"text": "token: ghp_abcdefghijklmnopqrstuvwxyz0123"}
+    )
+    assert edited["redacted"] == ["token"]
+    held = [p.name for p in (tmp_path / "data").rglob("*") if p.is_file() and b"Kn0edel" in p.read_bytes()]
+    assert held == []
+
+
+async def test_a_project_is_shared_by_its_members_and_its_topics_are_the_administrators(people: Client) -> None:
+    await call(people, "root", "POST", "/v1/projects", {"id": "shop", "members": ["ana"]})
+    fact = await add(people, "ana", "The shop opens in May", pool="project:shop", topic="decisions")
+    assert await found(people, "ana", "shop opens") == ["The shop opens in May"]
+    assert await found(people, "bob", "shop opens") == []
+    assert (await call(people, "bob", "GET", f"/v1/memories/{fact['id']}"))[0] == 404
+    await call(people, "root", "PATCH", "/v1/projects/shop", {"members": ["ana", "bob"]})
+    assert await found(people, "bob", "shop opens") == ["The shop opens in May"]
+    assert (await call(people, "bob", "PATCH", f"/v1/memories/{fact['id']}", {"text": "It opens in June"}))[0] == 200
+    assert (await call(people, "bob", "PATCH", f"/v1/topics/{fact['topic_id']}", {"name": "mine"}))[0] == 404
+    assert (await call(people, "root", "PATCH", f"/v1/topics/{fact['topic_id']}", {"name": "choices"}))[0] == 200
+    await call(people, "root", "PATCH", "/v1/projects/shop", {"members": ["bob"]})
+    assert (await call(people, "ana", "GET", f"/v1/memories/{fact['id']}"))[0] == 404
+    assert await found(people, "ana", "opens") == []
+    assert (await call(people, "root", "DELETE", "/v1/projects/shop"))[0] == 409
+
+
+async def _seeded(client: Client) -> dict[str, dict[str, str]]:
+    """A memory, a topic and a project of each owner."""
+    ids: dict[str, dict[str, str]] = {}
+    for who in ("ana", "bob"):
+        fact = await add(client, who, f"{SECRET} of {who}", topic="preferences")
+        project = f"{SECRET}-{who}"
+        await call(client, "root", "POST", "/v1/projects", {"id": project, "members": [who]})
+        await add(client, who, f"{SECRET} of the project of {who}", pool=f"project:{project}")
+        ids[who] = {"memory": fact["id"], "topic": fact["topic_id"], "project": project}
+    return ids
+
+
+def _filled(path: str, ids: dict[str, str]) -> str:
+    for name, value in ids.items():
+        path = path.replace(f"{{{name}}}", value)
+    return path
+
+
+@pytest.mark.parametrize("who", ["ana", "bob", "bridge"])
+async def test_nobody_sees_or_changes_what_belongs_to_another(people: Client, who: str) -> None:
+    ids = await _seeded(people)
+    others = {"ana", "bob"} - {who}
+    for (method, path), body in MEMORY_ROUTES.items():
+        for other in others:
+            status, content = await call(people, who, method, _filled(path, ids[other]), body)
+            assert status in (404, 422), (method, path, content)
+            assert f"{SECRET} of" not in str(content)
+    for (method, path), body in {**MEMORY_LISTS, **MEMORY_WRITERS}.items():
+        for other in others:
+            for pool in (f"user:{other}", f"project:{ids[other]['project']}"):
+                given = {**body, "pool": pool} if body is not None else None
+                query = "" if method == "POST" and body is not None else f"?pool={pool}"
+                status, content = await call(people, who, method, f"{path}{query}", given)
+                shown = content.decode() if isinstance(content, bytes) else str(content)
+                if who != "bridge" or pool.startswith("project:"):
+                    assert f"{SECRET} of {other}" not in shown, (method, path, pool)
+                    assert f"of the project of {other}" not in shown, (method, path, pool)
+    for (method, path), body in MEMORY_ADMIN.items():
+        assert (await call(people, who, method, _filled(path, ids["bob"]), body))[0] == 404
+    for owner in ("ana", "bob"):
+        assert sorted(await found(people, owner, SECRET)) == [
+            f"{SECRET} of {owner}",
+            f"{SECRET} of the project of {owner}",
+        ]
+
+
+async def test_a_person_reads_everything_of_their_own(people: Client) -> None:
+    ids = await _seeded(people)
+    for (method, path), body in {**MEMORY_ROUTES, **MEMORY_LISTS}.items():
+        if method == "GET":
+            assert (await call(people, "ana", method, _filled(path, ids["ana"]), body))[0] == 200, path
+    assert (await call(people, "ana", "GET", "/v1/memories?user=bob"))[0] == 404
+    status, _ = await call(people, "bridge", "GET", "/v1/memories?user=bob")
+    assert status == 200
+
+
+async def test_without_the_records_replies_go_on_and_it_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "state.db").mkdir()
+    async with running(tmp_path / "data", config()) as client:
+        await client.say("hello")
+        for _ in range(200):
+            parts = (await client.get("/readyz"))["parts"]
+            if parts["memory"]["state"] == "degraded":
+                break
+            await asyncio.sleep(0.02)
+        assert parts["memory"]["state"] == "degraded"
+        status, content = await client.call("GET", "/v1/memories")
+        assert (status, content["title"]) == (503, "Not available")
