@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sessions.store import Session
     from sessions.usage import Usage
 
-RECENT = 20
+RECENT = 10
 FINE = "none"
 
 log = structlog.get_logger()

@@ -48,7 +48,7 @@ class CallView(BaseModel):
 
 
 class CacheView(BaseModel):
-    """The newest calls last, up to 20 since the session was loaded; `sections` are those of the newest."""
+    """The newest calls last, up to 10 since the session was loaded; `sections` are those of the newest."""
 
     session: str
     sections: list[SectionView]

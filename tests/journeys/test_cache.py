@@ -231,7 +231,7 @@ async def test_the_usage_of_a_summary_is_no_context(tmp_path: Path) -> None:
             assert writer.requests
             assert "failed" in told["outcome"], "the echo is no summary, but it was asked and has used tokens"
             assert (await client.get(PATH))["context"] == before
-            assert await causes(client) == ["first_call", *[None] * 11]
+            assert client.daemon.parts.calls.causes == {"first_call": 1, "none": 11}
 
 
 async def test_the_size_of_the_next_prompt_is_foretold(tmp_path: Path) -> None:
@@ -245,3 +245,21 @@ async def test_the_size_of_the_next_prompt_is_foretold(tmp_path: Path) -> None:
             reported = replied["usage"]["input_total"]
             assert not foretold["estimated"]
             assert foretold["tokens"] + factor * asked["tokens"] == pytest.approx(reported, rel=0.05)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_no_prompt_is_above_the_hard_limit_by_the_count_of_the_provider(tmp_path: Path, known: bool) -> None:
+    async with StandIn(Pace(tokens=60), cache=PrefixCache(), window=3000) as standin:
+        chat = model_settings(standin.base_url, **({"window": 3000} if known else {"window": None}))
+        chat["roles"]["summary"] = "offline"
+        async with running(tmp_path, config(**chat)) as client:
+            for number in range(80):
+                length = (40, 300, 300, 2500)[number % 4]
+                assert (await client.say(f"{number}: {LONG[:length]}"))["state"] == "done"
+            sizes = [len(orjson.dumps(r.body)) // 4 for r in standin.requests]
+            above = [size for size in sizes if size > 0.95 * 3000]
+            assert len(above) <= (0 if known else 2), "an unknown window is found by one refusal"
+            seen = client.daemon.parts.calls.causes
+            session = await client.get(PATH)
+            assert seen["compaction"] == session["compactions"] > 5
+            assert set(seen) <= {"none", "first_call", "compaction", "history_edited"}
