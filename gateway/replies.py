@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from gateway.prompts import Built
     from gateway.tools import ToolContext, ToolRegistry
     from gateway.turn import Incoming, Turn
-    from sessions.entries import Finish, ToolCall
+    from memory.recall import Recalled
+    from sessions.entries import Finish, RecallEntry, ToolCall, ToolResultEntry
     from sessions.policy import TurnPolicy
     from sessions.queues import Lane
     from sessions.record import SessionRecord
@@ -100,6 +101,39 @@ class Room(Protocol):
     async def emergency(self, session: Session) -> bool: ...
 
 
+class Remembers(Protocol):
+    """What a turn is shown of memory. Nothing of it fails a turn, or makes it wait longer than it may."""
+
+    async def begin(self, session: Session, turn: str, incoming: Incoming, texts: Sequence[str]) -> None: ...
+    def joined(self, session: Session, incoming: Incoming, texts: Sequence[str]) -> None: ...
+    def tools_ran(
+        self, session: Session, incoming: Incoming, calls: Sequence[ToolCall], results: Sequence[ToolResultEntry]
+    ) -> None: ...
+    async def before_call(self, session: Session) -> Sequence[Recalled]: ...
+    def entry(self, session: Session) -> RecallEntry | None: ...
+
+
+class NoMemory:
+    """For daemons and tests without memory."""
+
+    async def begin(self, session: Session, turn: str, incoming: Incoming, texts: Sequence[str]) -> None:
+        return
+
+    def joined(self, session: Session, incoming: Incoming, texts: Sequence[str]) -> None:
+        return
+
+    def tools_ran(
+        self, session: Session, incoming: Incoming, calls: Sequence[ToolCall], results: Sequence[ToolResultEntry]
+    ) -> None:
+        return
+
+    async def before_call(self, session: Session) -> Sequence[Recalled]:
+        return ()
+
+    def entry(self, session: Session) -> RecallEntry | None:
+        return None
+
+
 class Replies:
     """Generates the reply of a running turn. `generate` ends with the reply, or the failure, on disk."""
 
@@ -116,8 +150,10 @@ class Replies:
         room: Room,
         clock: Clock,
         policy: TurnPolicy,
+        recall: Remembers | None = None,
     ) -> None:
         self._store = store
+        self._recall: Remembers = recall or NoMemory()
         self._models = models
         self._prompts = prompts
         self._tools = tools
@@ -138,7 +174,9 @@ class Replies:
         model = self._models.choose(session.record.agent, lead.incoming.model or session.record.settings.model)
         theirs = {tool.name for tool in lead.incoming.client_tools}
         also = others(lead, lane)
+        await self._recall.begin(session, lead.id, lead.incoming, [turn.incoming.text for turn in lane.running])
         for rounds_left in range(self._policy.max_tool_rounds, -1, -1):
+            await self._show_recalled(lane, lead)
             reply, call, duration_s = await self._ask(model, lane, lead, tools=rounds_left > 0)
             ours = [call for call in reply.calls if call.name not in theirs]
             finish = _finish_of(reply, to_client=len(ours) < len(reply.calls), last=rounds_left == 0)
@@ -148,6 +186,18 @@ class Replies:
             if finish != "tool_calls":
                 return
             also = self._steer(lane)
+            if also:
+                told = [turn.incoming.text for turn in lane.running if turn.id in also]
+                self._recall.joined(session, lead.incoming, told)
+
+    async def _show_recalled(self, lane: Lane[Turn], lead: Turn) -> None:
+        """The next call is shown what has been found by now. Followers are told which, but no text: in a group they
+        are others than the person whose memories these are."""
+        fresh = await self._recall.before_call(lead.session)
+        if fresh:
+            memories = [{"id": one.id, "kind": one.kind, "file": one.where} for one in fresh]
+            for turn in lane.running:
+                turn.events.emit("recall", memories=memories)
 
     async def _another_attempt(self, lane: Lane[Turn], lead: Turn) -> bool:
         """Counts the attempt of a turn that a crash or a stop has cut. False when there were enough of them."""
@@ -234,8 +284,10 @@ class Replies:
             also=also,
         )
         window = self._gauge.known_window(lead.session, lead.incoming.model)
-        (written,) = await self.append(
-            lead.session, entry, change=lambda record: _charged(record, note, usage, cost, window)
+        shown = self._recall.entry(lead.session)
+        drafts = [entry] if shown is None else [shown, entry]
+        *_, written = await self.append(
+            lead.session, *drafts, change=lambda record: _charged(record, note, usage, cost, window)
         )
         lead.shown = []
         if usage is not None:
@@ -264,6 +316,7 @@ class Replies:
         results = await asyncio.gather(*(self._tools.run(call, context) for call in calls))
         drafts = [dataclasses.replace(r, turn=lead.id, tokens=self._prompts.count(r.text)) for r in results]
         await self.append(lead.session, *drafts)
+        self._recall.tools_ran(lead.session, lead.incoming, calls, drafts)
         for result in drafts:
             for turn in lane.running:
                 turn.events.emit(

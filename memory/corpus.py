@@ -41,6 +41,8 @@ class Findings:
 class Searcher(Protocol):
     """What finds memories for a viewer. Everything it returns was confirmed by the store."""
 
+    vectors: NearTexts | None
+
     async def search(self, viewer: Viewer, query: str, *, mode: Mode, limit: int, filters: Filters) -> Findings: ...
 
 

@@ -165,6 +165,10 @@ class Indexer:
             except SourceFailed as error:
                 await self._pause(str(error))
 
+    async def close(self) -> None:
+        """Closes the index. Call it when `run` has ended."""
+        await self._index.close()
+
     async def _pause(self, problem: str) -> None:
         self._state = "waiting"
         self._tell(problem)

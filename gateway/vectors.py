@@ -1,0 +1,153 @@
+"""Vectors inside the daemon: the embedding model and its index, opened behind the start, kept right beside replies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from gateway.models.embedding import choose_embedder
+from memory.chroma import ChromaIndex
+from memory.embed import EmbeddingFailed
+from memory.errors import MemoryUnavailable
+from memory.guarded import GuardedEmbedder
+from memory.indexing import Indexer
+from memory.redact import redact
+from memory.source import MemorySource
+from memory.vector_cache import VectorCache
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from gateway.clock import Clock
+    from gateway.models.policy import ModelPolicy
+    from memory.index import Near
+    from memory.indexing import IndexSource, IndexStatus
+    from memory.memory import Memories
+    from memory.policy import MemoryPolicy
+    from memory.records import Memory
+
+log = structlog.get_logger()
+
+RETRY_S = 5.0
+
+
+class Opener(Protocol):
+    """The memories, once they are open. Raises MemoryUnavailable."""
+
+    async def open(self) -> Memories: ...
+
+
+class VectorPart:
+    """The vectors of a daemon; nothing of them is imported unless `roles.embedding` names a model."""
+
+    def __init__(
+        self,
+        *,
+        name: str | None,
+        models: Mapping[str, ModelPolicy],
+        policy: MemoryPolicy,
+        environ: Mapping[str, str],
+        data_dir: Path,
+        memory: Opener,
+        clock: Clock,
+    ) -> None:
+        self._name = name
+        self._models = models
+        self._policy = policy
+        self._environ = environ
+        self._data_dir = data_dir
+        self._memory = memory
+        self._clock = clock
+        self._embedder: GuardedEmbedder | None = None
+        self._forgetting: set[asyncio.Task[None]] = set()
+        self.indexer: Indexer | None = None
+        self.sources: list[IndexSource] = []
+        self.problem: str | None = None
+
+    @property
+    def configured(self) -> bool:
+        return self._name is not None
+
+    @property
+    def status(self) -> IndexStatus | None:
+        """How far the index is; None without an embedding model, and before it is opened."""
+        return None if self.indexer is None else self.indexer.status
+
+    async def near(self, pools: Sequence[str], text: str, limit: int) -> list[Near]:
+        """Raises EmbeddingFailed and IndexBroken."""
+        if self.indexer is None:
+            raise EmbeddingFailed(self.problem or "There is no embedding model; set roles.embedding.")
+        return await self.indexer.near(pools, text, limit)
+
+    async def run(self) -> None:
+        """Opens everything and follows the records. Replies go on by keywords whatever happens here."""
+        if self._name is None:
+            return
+        while True:
+            try:
+                indexer = await self._open()
+                await indexer.run()
+            except (EmbeddingFailed, MemoryUnavailable, OSError) as error:
+                self._note(str(error))
+                await self._clock.sleep(RETRY_S)
+
+    async def stop(self) -> None:
+        """Closes the index and the model; what was not indexed yet is found missing at the next start."""
+        if self.indexer is not None:
+            await self.indexer.close()
+        if self._embedder is not None:
+            await self._embedder.close()
+
+    def wake(self) -> None:
+        """Something changed in a source."""
+        if self.indexer is not None:
+            self.indexer.wake()
+
+    def changed(self, memory: Memory) -> None:
+        """A memory was written or deleted: the index follows, and a vector that was kept for its text goes."""
+        self.wake()
+        if self._embedder is not None:
+            task = asyncio.get_running_loop().create_task(self._embedder.forget([memory.text]), name="forget vector")
+            self._forgetting.add(task)
+            task.add_done_callback(self._forgetting.discard)
+
+    async def _open(self) -> Indexer:
+        if self.indexer is not None:
+            return self.indexer
+        memories = await self._memory.open()
+        await asyncio.to_thread(_import_numpy)
+        inner = choose_embedder(self._name, self._models, self._policy.embedding, self._environ)
+        assert inner is not None  # noqa: S101  (a name was given)
+        cache = VectorCache(self._data_dir / "cache" / "vectors.db", entries=self._policy.embedding.cache_entries)
+        self._embedder = GuardedEmbedder(
+            inner,
+            cache,
+            self._policy.embedding,
+            redact=lambda text: redact(text).text,
+            monotonic=self._clock.monotonic,
+        )
+        self.indexer = Indexer(
+            embedder=self._embedder,
+            index=ChromaIndex(self._data_dir / "index", self._policy.index.url),
+            sources=[MemorySource(memories.store), *self.sources],
+            policy=self._policy.index,
+            sleep=self._clock.sleep,
+            on_problem=self._note,
+        )
+        memories.searcher.vectors = self
+        memories.after_write.append(self.changed)
+        return self.indexer
+
+    def _note(self, problem: str | None) -> None:
+        self.problem = problem
+        if problem is None:
+            log.info("vectors.serving", texts=0 if self.status is None else self.status.total)
+        else:
+            log.warning("vectors.not_served", problem=problem)
+
+
+def _import_numpy() -> None:
+    import numpy  # noqa: F401  # pyright: ignore[reportUnusedImport]
