@@ -8,13 +8,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from compaction.cues import CONSTRAINTS, DECISIONS, PREFERENCES
-from compaction.summary import LISTS, identifiers_in, is_weak
-from compaction.supersede import ARROW, changes_in, replacements
+from compaction.summary import ARROW, LISTS, identifiers_in, is_weak
+from compaction.supersede import changes_in, replacements
 from compaction.words import language_of, sentences, words
 from sessions.entries import AssistantEntry, Entry, UserEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sessions.entries import JsonObject
 
@@ -27,6 +27,8 @@ PER_LIST = {
     "open_asks": 6,
     "superseded": 10,
 }
+SHORTEST_ANSWER = 40
+ALIKE = 3
 _QUESTION = re.compile(r"[?？]\s*$|(?:ไหม|หรือเปล่า|หรือยัง|อะไร|吗|呢)\s*[?？]?$")
 
 
@@ -41,7 +43,7 @@ def extract_summary(entries: Sequence[Entry], previous: JsonObject | None) -> Js
         "decisions": [s for s in said + answered if _has(s, DECISIONS)],
         "user_context": [s for s in said if _has(s, PREFERENCES)],
         "constraints": [s for s in said if _has(s, CONSTRAINTS)],
-        "open_asks": [s for s in said if _QUESTION.search(s)][-3:],
+        "open_asks": _unanswered(entries),
         "superseded": [],
     }
     gone = _gone(fresh, said, answered, previous)
@@ -51,10 +53,25 @@ def extract_summary(entries: Sequence[Entry], previous: JsonObject | None) -> Js
     fresh["facts"] = [s for s in facts if s not in gone]
     merged: JsonObject = {"language": language_of(people) or (previous or {}).get("language", "")}
     for name in LISTS:
-        earlier: list[str] = [] if name == "open_asks" else list((previous or {}).get(name, ()))
-        items = [item for item in dict.fromkeys([*earlier, *fresh[name]]) if item not in gone]
-        merged[name] = _newest_facts(items) if name == "facts" else items[-PER_LIST[name] :]
-    return merged
+        items = dict.fromkeys([*(previous or {}).get(name, ()), *fresh[name]])
+        merged[name] = [item for item in items if item not in gone]
+    merged["facts"] = _newest_facts(merged["facts"])
+    return {**merged, **{name: merged[name][-most:] for name, most in PER_LIST.items()}}
+
+
+def _unanswered(entries: Sequence[Entry]) -> list[str]:
+    """Questions of people that got no reply, or one too short to be an answer."""
+    answers: Counter[str | None] = Counter()
+    for entry in entries:
+        if isinstance(entry, AssistantEntry):
+            answers.update({turn: len(entry.text) for turn in (entry.turn, *entry.also)})
+    return [
+        sentence
+        for entry in entries
+        if isinstance(entry, UserEntry) and answers[entry.turn] < SHORTEST_ANSWER
+        for sentence in sentences(entry.text)
+        if _QUESTION.search(sentence)
+    ]
 
 
 def _gone(
@@ -100,7 +117,7 @@ def _topics(people: Sequence[str]) -> list[str]:
 
 
 def _newest_facts(items: Sequence[str]) -> list[str]:
-    """The newest facts; those with an id, a date or a unit, which nobody can guess, outlive the others."""
+    """The newest facts; what nobody can guess outlives the others."""
     strong = [item for item in items if not is_weak(item)]
     kept = set(strong[-PER_LIST["facts"] * 2 // 3 :])
     weak = [item for item in items if item not in kept]
@@ -113,7 +130,8 @@ def _salient(said: Sequence[str], answered: Sequence[str], changes: set[str]) ->
     said."""
     pool = list(dict.fromkeys([*said, *(s for s in answered if identifiers_in(s))]))
     counts: Counter[str] = Counter()
-    own = {sentence: set(words(sentence)) for sentence in pool}
+    own = {sentence: frozenset(words(sentence)) for sentence in pool}
+    pool = _without_repetition(pool, own)
     for found in own.values():
         counts.update(found)
 
@@ -124,9 +142,21 @@ def _salient(said: Sequence[str], answered: Sequence[str], changes: set[str]) ->
         return (
             shared
             + 1.5 * len(identifiers_in(sentence))
+            + (0 if is_weak(sentence) else 10)
             + (0.5 if sentence in own_words else 0)
             + 100 * (sentence in changes)
         )
 
     best = set(sorted(pool, key=score, reverse=True)[: PER_LIST["facts"]])
     return [sentence for sentence in pool if sentence in best]
+
+
+def _without_repetition(pool: Sequence[str], own: Mapping[str, frozenset[str]]) -> list[str]:
+    """Of sentences that could be guessed and differ in their numbers only, the newest few."""
+    times: Counter[frozenset[str]] = Counter()
+    kept: list[str] = []
+    for sentence in reversed(pool):
+        times[own[sentence]] += 1
+        if times[own[sentence]] <= ALIKE or not is_weak(sentence):
+            kept.append(sentence)
+    return kept[::-1]

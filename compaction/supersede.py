@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compaction.cues import CHANGES, INSTEAD
-from compaction.summary import identifiers_in
+from compaction.summary import ARROW, identifiers_in, says_change
 from compaction.words import stems
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from sessions.entries import JsonObject
 
-ARROW = " → "
 MAX_CHANGES = 1000
 """Newest sentences looked at for what they change; the time stays bounded whatever the length of a history."""
 
@@ -41,8 +40,7 @@ def changes_in(said: Sequence[str]) -> list[Change]:
     """The changes among sentences of people, oldest first. A question changes nothing."""
     found: list[Change] = []
     for position, text in enumerate(said):
-        lowered = f" {text.casefold()} "
-        if any(cue in lowered for cue in CHANGES) and text.rstrip()[-1:] not in "?？":
+        if says_change(text) and text.rstrip()[-1:] not in "?？":
             past = next((m.group(1) for pattern in _INSTEAD if (m := pattern.search(text))), "")
             gone = frozenset(stems(past) | set(_NUMBER.findall(past)))
             found.append(Change(text, position, _values(text), _subject(text), gone))

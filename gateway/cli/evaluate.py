@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
+import os
 import tempfile
+from collections.abc import Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gateway.cli.output import FAILED, USAGE, fail, show_json, show_table
+from gateway.cli.server import ConfigFile, read_config
+
+if TYPE_CHECKING:
+    from compaction.evaluation import Survival
+    from gateway.clock import Clock, ManualClock
+    from gateway.models.base import ChatModel
+    from gateway.models.pool import ModelPool
 
 app = typer.Typer(help="Measure quality.", no_args_is_help=True, rich_markup_mode=None)
+
+RULES = "rules"
+STEP_S = 30.0
+COLUMNS = [
+    *("LANGUAGE", "GENERATION", "BY", "KEPT", "EXACT", "REACH"),
+    *("STALE", "INVENTED", "ORDERS", "NEITHER", "TOKENS", "BREAKS"),
+]
 
 
 @app.callback()
@@ -22,40 +38,139 @@ def group() -> None:
 
 @app.command()
 def compaction(
-    generations: Annotated[int, typer.Option(help="How many compactions.")] = 10,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Who summarises: rules, oracle, a bad one (bad: all of them), or a configured model."),
+    ] = None,
+    generations: Annotated[int, typer.Option(min=1, max=1000, help="How many compactions.")] = 10,
     language: Annotated[str | None, typer.Option(help="en, cs, th or zh; all when left out.")] = None,
-    window: Annotated[int, typer.Option(help="Window of the model, in tokens.")] = 4000,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    window: Annotated[int, typer.Option(min=1000, help="Window of the conversation's model, in tokens.")] = 4000,
+    config: ConfigFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
 ) -> None:
-    """What the rules summary keeps of planted facts, after 1, 5, 10 ... compactions."""
-    from compaction.evaluation import FACTS, evaluate_rules
+    """What planted facts come to after 1, 5, 10 ... compactions, with any writer of summaries.
+
+    Without --model: the rules and the oracle. Ends with 1 when something was invented, ordered, told as if it still
+    held, or is in neither place.
+    """
+    from compaction.plants import PLANTS
+
+    if language is not None and language not in PLANTS:
+        fail(f"There is no language {language!r}. Known: {', '.join(PLANTS)}.", USAGE)
+    languages = [language] if language else list(PLANTS)
+    found = {
+        name: _measured(name, languages, generations, window, config) for name in _names(model or [RULES, "oracle"])
+    }
+    if as_json:
+        show_json({name: [one.to_json() for one in survivals] for name, survivals in found.items()})
+    else:
+        for name, survivals in found.items():
+            _show(name, [one for one in survivals if one.generation in (1, 5) or one.generation % 10 == 0])
+    broken = any(
+        one.invented or one.orders or one.neither or one.stale for survivals in found.values() for one in survivals
+    )
+    raise typer.Exit(FAILED if broken else 0)
+
+
+def _names(asked: list[str]) -> list[str]:
+    from gateway.models.scripted import BAD
+
+    return list(dict.fromkeys(one for name in asked for one in (BAD if name == "bad" else [name])))
+
+
+def _measured(name: str, languages: list[str], generations: int, window: int, config: Path | None) -> list[Survival]:
+    from gateway.clock import ManualClock
+    from gateway.models.scripted import ScriptedSummariser, known_behaviour
+
+    behaviour = known_behaviour(name)
+    if behaviour is not None or name == RULES:
+        clock = ManualClock(datetime.now(UTC))
+        writer = None if behaviour is None else ScriptedSummariser(behaviour, clock)
+        return asyncio.run(_driven(clock, _runs(writer, languages, generations, window, clock)))
+    return asyncio.run(_with_configured(name, languages, generations, window, config))
+
+
+async def _driven(clock: ManualClock, work: Coroutine[Any, Any, list[Survival]]) -> list[Survival]:
+    """Time passes as fast as it can: a script that hangs costs nothing."""
+    task = asyncio.create_task(work)
+    while not task.done():
+        await clock.advance(STEP_S)
+        await asyncio.sleep(0.001)
+    return task.result()
+
+
+async def _with_configured(
+    name: str, languages: list[str], generations: int, window: int, config: Path | None
+) -> list[Survival]:
+    from gateway.clock import SystemClock
+    from gateway.models.base import UnknownModel
+
+    with tempfile.TemporaryDirectory() as cache:
+        pool = _pool(config, Path(cache))
+        try:
+            return await _runs(pool.by_name(name), languages, generations, window, SystemClock())
+        except UnknownModel as error:
+            fail(f"{error} Or one of: rules, oracle, bad.", USAGE)
+        finally:
+            await pool.close()
+
+
+def _pool(config: Path | None, cache: Path) -> ModelPool:
+    import time
+
+    from gateway.counting import LazyCounter
+    from gateway.models.pool import ModelPool
+
+    settings = read_config(config)
+    return ModelPool(
+        policies=settings.models,
+        roles=settings.roles,
+        agents=settings.agents,
+        environ=os.environ,
+        monotonic=time.monotonic,
+        count=LazyCounter(cache).count,
+        load_blob=lambda _: b"",
+    )
+
+
+async def _runs(
+    writer: ChatModel | None, languages: list[str], generations: int, window: int, clock: Clock
+) -> list[Survival]:
     from compaction.policy import CompactionPolicy
+    from gateway.evaluation import Trial, evaluate
     from gateway.models.tokens import load
 
-    if language is not None and language not in FACTS:
-        fail(f"There is no language {language!r}. Known: {', '.join(FACTS)}.", USAGE)
-    with tempfile.TemporaryDirectory() as cache:
-        count = load(Path(cache)).count
-        found = [
-            one
-            for name in ([language] if language else FACTS)
-            for one in evaluate_rules(name, generations, CompactionPolicy(), window, count, datetime.now(UTC))
+    found: list[Survival] = []
+    with tempfile.TemporaryDirectory() as folder:
+        count = load(Path(folder)).count
+        for language in languages:
+            trial = Trial(language=language, generations=generations, model=writer, window=window)
+            found += await evaluate(trial, policy=CompactionPolicy(), count=count, clock=clock, folder=Path(folder))
+    return found
+
+
+def _show(name: str, survivals: list[Survival]) -> None:
+    kinds = list(survivals[0].kept) if survivals else []
+    typer.echo(f"\nSummaries by {name}")
+    rows = [
+        [
+            one.language,
+            str(one.generation),
+            one.by,
+            f"{sum(one.kept.values())}/{len(kinds)}",
+            f"{100 * one.exact:.0f} %",
+            f"{sum(one.reach.values())}/{len(kinds)}",
+            *(str(number) for number in (one.stale, one.invented, one.orders, one.neither)),
+            f"{100 * one.tokens_after / one.tokens_before:.0f} %",
+            str(one.breaks),
         ]
-    if as_json:
-        show_json([dataclasses.asdict(one) for one in found])
-    else:
-        shown = [one for one in found if one.generation in (1, 5) or one.generation % 10 == 0]
-        rows = [
-            [
-                one.language,
-                str(one.generation),
-                f"{sum(one.kept.values())} of {len(one.kept)}",
-                str(one.invented),
-                str(one.neither),
-                f"{100 * one.tokens_share:.0f} %",
-                ", ".join(name for name, kept in one.kept.items() if not kept),
-            ]
-            for one in shown
-        ]
-        show_table(rows, ["LANGUAGE", "GENERATION", "KEPT", "INVENTED", "NEITHER", "TOKENS", "NOT KEPT"])
-    raise typer.Exit(FAILED if any(one.invented or one.neither for one in found) else 0)
+        for one in survivals
+    ]
+    show_table(rows, COLUMNS)
+    typer.echo("\nEach kind: k kept in the prompt, f found by search only, - neither")
+    cells = [[one.language, str(one.generation), *(_cell(one, kind) for kind in kinds)] for one in survivals]
+    show_table(cells, ["LANGUAGE", "GENERATION", *(kind.upper() for kind in kinds)])
+
+
+def _cell(one: Survival, kind: str) -> str:
+    return "k" if one.kept[kind] else "f" if one.reach[kind] else "-"
