@@ -10,6 +10,7 @@ import structlog
 from sessions.files import StorageError
 from sessions.found import Origin, Place
 from sessions.lines import scan
+from sessions.packing import read_transcript, transcript_size
 from sessions.transcript import transcript_path
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _advance(
     end = Place(record.generation, record.size)
     start = place or Place(1, 0)
     path = transcript_path(data_dir, record.agent, record.session, start.generation)
-    bound = record.size if start.generation == record.generation else files.size(path) or 0
+    bound = record.size if start.generation == record.generation else transcript_size(files, path) or 0
     piece = _piece(files, path, start.position, bound) if bound > start.position else b""
     if piece is None or (start.generation, start.position) > (end.generation, max(bound, end.position)):
         change.forget(record.session)
@@ -97,9 +98,9 @@ def _advance(
 def _piece(files: Files, path: Path, position: int, bound: int) -> bytes | None:
     """Whole lines from `position` on, about PIECE_BYTES of them; None when no line begins there."""
     if position == 0:
-        rest = files.read(path)[:bound]
+        rest = read_transcript(files, path)[:bound]
     else:
-        rest = files.read(path, position - 1)[: bound - position + 1]
+        rest = read_transcript(files, path, position - 1)[: bound - position + 1]
         if b"\n" not in rest[:2]:
             return None
         rest = rest[1:]

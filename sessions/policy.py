@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from sessions.keys import DirectScope, KeyType, MalformedKey, clean_id
 
@@ -115,6 +115,37 @@ class SessionsPolicy(Policy):
         default=6 * 1024 * 1024, description="Size of one attachment, in bytes."
     )
     reset: ResetPolicy = Field(default_factory=ResetPolicy, description="When a session ends by itself.")
+
+
+class CleanupPolicy(Policy):
+    """What becomes of sessions that are not used any more (spec sessions.md, "Clean-up").
+
+    What runs, pinned sessions and those of type main are never touched.
+    """
+
+    after_days: Annotated[int, Field(ge=1)] | None = Field(
+        default=30,
+        description="Days without use after which a session is archived: packed, out of the list, still readable, "
+        "searchable and restorable; null: never.",
+    )
+    delete_after_days: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Days without use after which an archive is deleted for good; null: never."
+    )
+    max_bytes: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="Bytes that transcripts and attachments may take; beyond, what is unused for longest is archived, "
+        "then the oldest archives are deleted; null: no limit.",
+    )
+    daily_at: DailyAt = Field(
+        default="03:30",
+        description="Local time of the daily clean-up, in the zone of sessions.reset; null: only by hand.",
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> CleanupPolicy:
+        if self.after_days is not None and (self.delete_after_days or self.after_days) < self.after_days:
+            raise ValueError("delete_after_days must not be less than after_days: sessions are archived first")
+        return self
 
 
 class QueuePolicy(Policy):

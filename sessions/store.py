@@ -7,7 +7,7 @@ import dataclasses
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
@@ -33,13 +33,22 @@ from sessions.entries import (
 from sessions.files import StorageError
 from sessions.keys import SessionKey, parse_key
 from sessions.lines import scan
+from sessions.packing import (
+    pack_beside,
+    packed_path,
+    read_transcript,
+    remove_packed,
+    remove_plain,
+    transcript_size,
+    unpack_beside,
+)
 from sessions.record import SessionRecord, SessionSettings
 from sessions.recovery import StartReport, reconcile
 from sessions.tally import tallied
 from sessions.transcript import Transcript, transcript_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -51,6 +60,7 @@ if TYPE_CHECKING:
 WRITERS = 32
 FLUSH_RETRY_S = 1.0
 MESSAGE_OVERHEAD = 4
+FORMER_REQUESTS_BYTES = 16 * 1024 * 1024  # how far back a request id is looked for after a restart
 
 log = structlog.get_logger()
 
@@ -94,6 +104,7 @@ class Session:
         "problems",
         "record",
         "requests",
+        "requests_whole",
         "tokens",
         "transcript",
     )
@@ -105,6 +116,7 @@ class Session:
         self.open: dict[str, None] = {}
         self.commands: list[CommandEntry] = []
         self.requests: dict[str, Request] = {}
+        self.requests_whole = record.generation == 1
         self.problems: tuple[Problem, ...] = ()
         self.deleted = False
         self.tokens = 0
@@ -168,6 +180,13 @@ class Session:
         if entry.turn and entry.request_id:
             self.requests.setdefault(entry.request_id, Request(entry.turn, entry.request_sha256))
 
+    def know_requests(self, former: Sequence[Entry]) -> None:
+        """Request ids of entries of earlier generations."""
+        for entry in former:
+            if isinstance(entry, UserEntry | CommandEntry):
+                self._remember(entry)
+        self.requests_whole = True
+
     def moved(self, entries: Sequence[Entry], record: SessionRecord, transcript: Transcript) -> None:
         """Go on in a new generation, which is on disk. Requests of the ones before stay known while it is in memory."""
         self.transcript = transcript
@@ -199,7 +218,7 @@ class SessionStore:
         self._kept_bytes = 0
         self._fresh: dict[str, Session] = {}
         self._opening: dict[str, asyncio.Future[Session]] = {}
-        self._writes: set[asyncio.Task[list[Entry]]] = set()
+        self._writes: set[asyncio.Task[Any]] = set()
         self._dirty = asyncio.Event()
         self.changed: list[Callable[[str], None]] = []
         """Told the id of every session whose transcript has grown, moved on or gone; they must not wait."""
@@ -234,6 +253,10 @@ class SessionStore:
                 _settle(waiting, error)
                 self._dirty.set()
                 await self._clock.sleep(FLUSH_RETRY_S)
+            except asyncio.CancelledError:
+                self._waiting = waiting + self._waiting
+                self._dirty.set()
+                raise
             _settle(waiting, None)
 
     async def _flush(self, *, sync: bool) -> None:
@@ -242,7 +265,10 @@ class SessionStore:
     async def stop(self) -> None:
         """Waits for running writes, then leaves a snapshot that the next start can trust."""
         if self._writes:
+            index = asyncio.ensure_future(self.run())  # what moves to the archive waits for it
             await asyncio.wait(self._writes)
+            index.cancel()
+            await asyncio.wait({index})
         try:
             await self._snapshot(clean=True)
         except StorageError as error:
@@ -313,13 +339,21 @@ class SessionStore:
 
     async def request(self, session: Session, request_id: str) -> Request | None:
         """What a request id has opened, in this session or the one before it."""
-        found = session.requests.get(request_id)
+        found = await self._request_in(session, request_id)
         if found is not None:
             return found
         former = self.former(session.key)
         if former is None or former.session == session.id:
             return None
-        return (await self.open(former.session)).requests.get(request_id)
+        return await self._request_in(await self.open(former.session), request_id)
+
+    async def _request_in(self, session: Session, request_id: str) -> Request | None:
+        """Also from generations before the one that was read at open: they are read once, the newest first."""
+        if request_id not in session.requests and not session.requests_whole:
+            record = session.record
+            former = await self._in_thread(lambda: self._read_former(record, limit_bytes=FORMER_REQUESTS_BYTES))
+            session.know_requests(former)
+        return session.requests.get(request_id)
 
     def _new(self, key: SessionKey, previous: SessionRecord | None, owner: str | None) -> Session:
         now = self._clock.now()
@@ -404,6 +438,8 @@ class SessionStore:
         async with session.lock:
             if session.deleted:
                 raise SessionGone(session.id)
+            if session.record.state == "archived":
+                await self._unarchive(session)
             entries = self._stamped(session, drafts, opens_turn)
             grown_from = session.transcript.size
             await self._in_thread(lambda: self._write(session, entries))
@@ -486,6 +522,8 @@ class SessionStore:
         async with session.lock:
             if session.deleted:
                 raise SessionGone(session.id)
+            if session.record.state == "archived":
+                await self._unarchive(session)
             drafts = build(session.entries)
             if drafts is None:
                 return False
@@ -530,9 +568,11 @@ class SessionStore:
     async def delete(self, session_id: str) -> None:
         """Removes a session for good. The tombstone comes first: a crash half-way finishes at the next start."""
         session = await self.open(session_id)
-        if session.record.ended != "deleted":
+        if session.record.state == "archived":
+            await self._bury(session)
+        elif session.record.ended != "deleted":
             await self.append(session, EndedEntry(reason="deleted"))
-            await self._journaled()
+        await self._journaled()
         async with session.lock:
             session.deleted = True
             await self._in_thread(lambda: self._remove_files(session))
@@ -550,18 +590,97 @@ class SessionStore:
         """Oldest generation first: the tombstone is in the newest."""
         record = session.record
         attached = _attached(session.entries)
-        paths = [
-            transcript_path(self._data_dir, record.agent, record.session, generation)
-            for generation in range(1, record.generation + 1)
-        ]
+        paths = self._paths(record)
         for path in paths[:-1]:
-            if self._files.size(path) is not None:
-                attached |= _attached(scan(self._files.read(path)).entries)
+            if transcript_size(self._files, path) is not None:
+                attached |= _attached(scan(read_transcript(self._files, path)).entries)
         for sha256 in attached:
             self._blobs.release(sha256, record.session)
         for path in paths:
+            self._files.remove(packed_path(path))
+        for path in paths:
             if self._files.size(path) is not None:
                 self._files.remove(path)
+
+    # --- the archive ----------------------------------------------------------------------------------------------
+
+    async def archive(self, session_id: str) -> bool:
+        """Packs a session's transcripts and takes it out of the list; False when a turn is open in it, or it is there.
+
+        The plain files go last, once the packed ones are checked and the index knows of them on disk. Once begun it is
+        carried through. Raises StorageError (then it is as before, or finished at the next start) and SessionGone.
+        """
+        return await self._whole(self._archive(await self.open(session_id)))
+
+    async def restore(self, session_id: str) -> SessionRecord:
+        """Takes a session out of the archive. Raises StorageError and SessionGone."""
+        session = await self.open(session_id)
+        await self._whole(self._restore(session))
+        return session.record
+
+    async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carried through, also when the caller is cancelled or the daemon stops."""
+        task = asyncio.ensure_future(work)
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        return await asyncio.shield(task)
+
+    async def _archive(self, session: Session) -> bool:
+        async with session.lock:
+            if session.deleted:
+                raise SessionGone(session.id)
+            record = session.record
+            paths = self._paths(record)
+            if session.open or self._index.find(session.id) is None:
+                return False
+            await self._in_thread(lambda: pack_beside(self._files, paths))
+            if record.state != "archived":
+                session.record = self._index.put(dataclasses.replace(record, state="archived"))
+                await self._journaled()
+            await self._in_thread(lambda: remove_plain(self._files, paths))
+            return True
+
+    async def _restore(self, session: Session) -> None:
+        async with session.lock:
+            if session.deleted:
+                raise SessionGone(session.id)
+            if session.record.state == "archived":
+                await self._unarchive(session)
+
+    async def _unarchive(self, session: Session) -> None:
+        """In the session's lock: what is said in an archived session takes it out of the archive first."""
+        record = session.record
+        paths = self._paths(record)
+        await self._in_thread(lambda: unpack_beside(self._files, paths))
+        restored = dataclasses.replace(record, state="active", resumed_at=self._clock.now())
+        session.record = self._index.put(restored)
+        await self._journaled()
+        await self._in_thread(lambda: remove_packed(self._files, paths))
+        stamp, header = self._clock.new_id(), _header(record)
+        session.transcript, _ = await self._in_thread(
+            lambda: Transcript.open(self._files, paths[-1], stamp=stamp, sync=self._sync, header=header)
+        )
+
+    async def _bury(self, session: Session) -> None:
+        """The tombstone of an archived session is a plain file of its own, which counts before the packed one."""
+        async with session.lock:
+            if session.record.ended == "deleted":
+                return
+            entries = self._stamped(session, [EndedEntry(reason="deleted")], False)
+            tombstone = self._transcript(session.record)
+            if await self._in_thread(lambda: self._files.size(tombstone.path)) is not None:
+                tombstone = session.transcript
+            await self._in_thread(lambda: tombstone.append(entries))
+            session.record = self._index.put(tallied(session.record, entries))
+            for hook in self.after_append:
+                hook(session, entries)
+
+    def _paths(self, record: SessionRecord) -> list[Path]:
+        """Of all generations, oldest first; whether packed or not."""
+        return [
+            transcript_path(self._data_dir, record.agent, record.session, generation)
+            for generation in range(1, record.generation + 1)
+        ]
 
     # --- finding --------------------------------------------------------------------------------------------------
 
@@ -585,12 +704,20 @@ class SessionStore:
         former = await self._in_thread(lambda: self._read_former(session.record))
         return [entry for _, entry in sorted({e.seq: e for e in (*session.entries, *former)}.items())]
 
-    def _read_former(self, record: SessionRecord) -> list[Entry]:
+    def _read_former(self, record: SessionRecord, *, limit_bytes: int | None = None) -> list[Entry]:
+        """Entries of the generations before the current one, from the newest back until `limit_bytes` were read."""
         found: list[Entry] = []
-        for generation in range(1, record.generation):
+        size_bytes = 0
+        for generation in range(record.generation - 1, 0, -1):
+            if limit_bytes is not None and size_bytes >= limit_bytes:
+                break
             path = transcript_path(self._data_dir, record.agent, record.session, generation)
-            content = scan(self._files.read(path))
-            found.extend(e for e in content.entries if not isinstance(e, CarriedEntry))
+            if transcript_size(self._files, path) is None:
+                log.warning("transcript.missing", session=record.session, generation=generation)
+                continue
+            payload = read_transcript(self._files, path)
+            size_bytes += len(payload)
+            found.extend(e for e in scan(payload).entries if not isinstance(e, CarriedEntry))
         return found
 
     def with_open_turns(self) -> list[SessionRecord]:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from sessions.files import StorageFailed
 from sessions.lines import Scan, encode_entry, encode_header, scan
+from sessions.packing import read_transcript
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,13 +75,14 @@ class Transcript:
     def open(
         files: Files, path: Path, *, stamp: str, sync: bool, header: Header | None = None
     ) -> tuple[Transcript, Scan]:
-        """Reads a transcript. A torn last line is cut off; its bytes go to `<file>.torn-<stamp>` first.
+        """Reads a transcript. A torn last line is cut off; its bytes go to `<file>.torn-<stamp>` first. What is
+        packed is read, and cannot be appended to.
 
         `header` is written with the next entries should not one whole line be left. Raises StorageError.
         """
-        payload = files.read(path)
+        payload = read_transcript(files, path)
         content = scan(payload)
-        if content.torn:
+        if content.torn and files.size(path) is not None:
             _cut(files, path, content.whole_bytes, content.torn, stamp)
         transcript = Transcript(
             files,

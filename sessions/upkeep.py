@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sessions.files import StorageError
 from sessions.lines import scan
+from sessions.packing import unpacked
 from sessions.recovery import list_transcripts, reconcile
 from sessions.transcript import Transcript
 
@@ -38,7 +40,15 @@ def verify(files: Files, data_dir: Path, progress: Callable[[int, int], None]) -
             seq = "" if problem.seq is None else f", seq {problem.seq}"
             found.append(f"{file.path.name}: {problem.kind} at byte {problem.offset}{seq} {problem.detail}".rstrip())
         progress(number, len(listed.named))
-    return Report(len(listed.named), entries, tuple(found))
+    for file in listed.packed:
+        try:
+            content = scan(unpacked(files, file.path))
+        except StorageError as error:
+            found.append(str(error))
+            continue
+        entries += len(content.entries)
+        found.extend(f"{file.path.name}: {problem.kind} at byte {problem.offset}" for problem in content.problems)
+    return Report(len(listed.named) + len(listed.packed), entries, tuple(found))
 
 
 def repair(files: Files, data_dir: Path, *, now: datetime, stamp: str, progress: Callable[[int, int], None]) -> Report:
