@@ -6,12 +6,14 @@ import dataclasses
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sessions.entries import EndedEntry, Entry, Header
+import pytest
+
+from sessions.entries import CarriedEntry, CompactionEntry, Covers, EndedEntry, Entry, Header, SummaryEntry
 from sessions.files import OsFiles
 from sessions.index import SNAPSHOT, Index
 from sessions.recovery import StartReport, reconcile
 from sessions.transcript import Transcript, transcript_path
-from tests.sessions.builders import AT, user
+from tests.sessions.builders import AT, assistant, user
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,9 +23,9 @@ NOW = AT + timedelta(days=1)
 OLD, NEW = "01HOLD00000000000000000000", "01HSEW00000000000000000000"
 
 
-def write(folder: Path, session: str, *entries: Entry) -> Path:
-    path = transcript_path(folder, "main", session, 1)
-    header = Header(session=session, generation=1, key=KEY, agent="main", at=AT)
+def write(folder: Path, session: str, *entries: Entry, generation: int = 1) -> Path:
+    path = transcript_path(folder, "main", session, generation)
+    header = Header(session=session, generation=generation, key=KEY, agent="main", at=AT)
     Transcript.create(OsFiles(), path, header, sync=False).append(entries)
     return path
 
@@ -104,3 +106,31 @@ def test_a_file_that_was_never_whole_is_removed_and_named(tmp_path: Path) -> Non
     assert report.unreadable == (stranger.name,)
     assert not half.exists()
     assert stranger.read_bytes() == b"mine\n"
+
+
+SUMMARY = SummaryEntry(seq=4, at=AT, summary={}, covers=Covers(from_seq=1, to_seq=2, sha256=""), replay_from=3)
+SAID = (user("one", 1, f"{NEW}-1"), assistant("two", 2, f"{NEW}-1"))
+OPENING = (SUMMARY, CarriedEntry(seq=5, at=AT, entry=SAID[1]))
+TOLD = CompactionEntry(seq=3, at=AT, generation=2, anchor=2, replay_from=3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "generation"),
+    [
+        (SAID, OPENING, 1),
+        ((*SAID, TOLD), OPENING, 2),
+        (SAID, (*OPENING, user("three", 6, f"{NEW}-6")), 2),
+    ],
+    ids=["nobody was told of it", "the one before leads to it", "something was said in it"],
+)
+def test_without_an_index_a_generation_that_was_cut_in_the_making_is_known_by_its_content(
+    tmp_path: Path, old: tuple[Entry, ...], new: tuple[Entry, ...], generation: int
+) -> None:
+    write(tmp_path, NEW, *old)
+    path = write(tmp_path, NEW, *new, generation=2)
+    index, report = start(tmp_path)
+    found = index.find(NEW)
+    assert found is not None
+    assert found.generation == generation
+    assert report.leftovers == ((path.name,) if generation == 1 else ())
+    assert path.exists() == (generation == 2)
