@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncGenerator, Callable, Collection
 
 KEPT_EVENTS = 10_000
 KEPT_CHARACTERS = 16 * 1024 * 1024
@@ -104,7 +104,7 @@ class EventBus:
 
     async def follow(
         self, keys: Collection[str] | None, allowed: Callable[[BusEvent], bool], after: str | None = None
-    ) -> AsyncIterator[BusEvent]:
+    ) -> AsyncGenerator[BusEvent, None]:
         """Events of the keys (None: of all) that are allowed: those after the id `after`, or new ones from now on.
 
         The first event is `open` with the id to go on from, or `gap`. Ends when the bus is closed.
@@ -124,7 +124,9 @@ class EventBus:
                 if not self._of_keys.get(key, True):
                     del self._of_keys[key]
 
-    async def _read(self, reader: _Reader, keys: frozenset[str] | None, after: str | None) -> AsyncIterator[BusEvent]:
+    async def _read(
+        self, reader: _Reader, keys: frozenset[str] | None, after: str | None
+    ) -> AsyncGenerator[BusEvent, None]:
         following = self._first + len(self._events)
         position = following if after is None else self._after(after)
         if position is not None and position >= self._first:

@@ -32,6 +32,7 @@ PROBLEMS = {
     429: "Too much at once; see Retry-After",
     502: "The model gave no usable reply",
     503: "Not available now; see Retry-After",
+    504: "No reply in time",
     507: "The disk is full",
 }
 # Ids may hold any printable character but `:` and `/`; a pattern cannot say that, so it names the usual ones.
@@ -44,6 +45,7 @@ PARAMETERS = {
         {"type": "string", "pattern": f"^{KEY}$", "examples": ["agent:main:main", "agent:main:telegram:direct:42"]},
     ),
     "id": ("Id", {"type": "string", "minLength": 1}),
+    "name": ("Name", {"type": "string", "minLength": 1}),
 }
 
 
@@ -117,9 +119,9 @@ def _operation(route: Route, names: _Names) -> dict[str, Any]:
         "tags": [route.tag],
         "parameters": [*_path_parameters(route.path), *_query_parameters(route, names)],
         "responses": {str(status): _answer(_answers(route, status), names) for status in route.answers},
-        "x-roles": ["anyone"] if route.public else list(route.roles),
+        "x-roles": ["anyone"] if route.public or route.signed else list(route.roles),
     }
-    if route.public:
+    if route.public or route.signed:
         operation["security"] = []
     operation["responses"] |= {
         str(status): {"description": what, "content": _error_content(route, names)}

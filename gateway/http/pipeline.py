@@ -42,9 +42,12 @@ class Gate:
     rate: RateLimit | None
     clock: Clock
     public: frozenset[str]
+    signed: frozenset[str]
 
     def admit(self, request: web.Request) -> None:
         """Finds out who is asking, and puts it on the request. Raises Problem."""
+        if self.signed and route_of(request) in self.signed:
+            return
         if self.tokens.open:
             headers = request.headers
             check_open_access(request.method, headers.get("Host"), headers.get("Origin"), self.server.cors_origins)
@@ -87,10 +90,13 @@ def build_pipeline(
         rate=None if server.rate_limit_per_minute is None else RateLimit(server.rate_limit_per_minute),
         clock=clock,
         public=frozenset(route.path for route in routes if route.public),
+        signed=frozenset(route.path for route in routes if route.signed),
     )
     streams = StreamLimit(server.max_streams_per_token)
     metrics.watch_streams(lambda: streams.total)
-    app = web.Application(middlewares=[_outermost(gate, streams, metrics)], client_max_size=server.max_body_bytes)
+    worded = {(route.method, route.path): route.refuse for route in routes if route.refuse is not None}
+    outermost = _outermost(gate, streams, metrics, worded)
+    app = web.Application(middlewares=[outermost], client_max_size=server.max_body_bytes)
     app[STREAMS] = streams
     if server.cors_origins:
         app.on_response_prepare.append(_cors(server.cors_origins))
@@ -98,7 +104,13 @@ def build_pipeline(
     return app
 
 
-def _outermost(gate: Gate, streams: StreamLimit, metrics: Metrics) -> Middleware:
+def _outermost(
+    gate: Gate,
+    streams: StreamLimit,
+    metrics: Metrics,
+    worded: Mapping[tuple[str, str], Callable[[Problem], web.Response]],
+) -> Middleware:
+    """`worded` are the routes whose problems are told in a dialect of their own."""
     process_id, numbers = gate.clock.new_id(), itertools.count(1)
     note = _Notes(metrics, everything=log.is_enabled_for(logging.DEBUG)).note
 
@@ -120,7 +132,8 @@ def _outermost(gate: Gate, streams: StreamLimit, metrics: Metrics) -> Middleware
             if STREAM_OF in request:
                 # the answer has begun: aiohttp can only close the connection
                 raise
-            response = respond(_told(request, request_id, error))
+            refuse = worded.get((request.method, route_of(request)), respond)
+            response = refuse(_told(request, request_id, error))
             response.headers["X-Request-Id"] = request_id
         finally:
             if streams.total and STREAM_OF in request:

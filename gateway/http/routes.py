@@ -11,7 +11,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.http.json import BadJson, clean_text, dump, parse_json, shown
-from gateway.http.problems import Problem, invalid, problem_of
+from gateway.http.problems import Problem, invalid
 from sessions.keys import SessionKey, parse_key
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class Route:
     """One address. `answers` maps a status to what it may bring; problems come by themselves.
 
     `errors` is the model of errors in a dialect of its own, and `refuse` words a problem in it; `public` needs no
-    token; with `body_optional` an empty body means one with all defaults.
+    token; `signed` neither: its endpoint checks the sender's signature;
+    with `body_optional` an empty body means one with all defaults.
     """
 
     method: str
@@ -77,6 +78,7 @@ class Route:
     query: type[BaseModel] | None = None
     roles: tuple[Role, ...] = EVERY_ROLE
     public: bool = False
+    signed: bool = False
     body_optional: bool = False
 
 
@@ -89,28 +91,13 @@ def mount(app: web.Application, routes: list[Route]) -> None:
 def _handler(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def answer(request: web.Request) -> web.StreamResponse:
         caller = cast("Caller", request.get(CALLER))
-        if not route.public and caller.role not in route.roles:
+        if not (route.public or route.signed) and caller.role not in route.roles:
             raise Problem(404, "Not found", "There is no such address for this token.")
         query = parse_query(route.query, request) if route.query is not None else None
         body = await read_body(route, request) if route.body is not None else None
         return await route.endpoint(Call(request, caller, body, query))
 
-    return answer if route.refuse is None else _in_dialect(answer, route.refuse)
-
-
-def _in_dialect(
-    answer: Callable[[web.Request], Awaitable[web.StreamResponse]], refuse: Callable[[Problem], web.Response]
-) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    async def worded(request: web.Request) -> web.StreamResponse:
-        try:
-            return await answer(request)
-        except Exception as error:
-            problem = problem_of(error)
-            if problem is None:
-                raise
-            return refuse(problem)
-
-    return worded
+    return answer
 
 
 def parse_query(model: type[Model], request: web.Request) -> Model:

@@ -42,6 +42,12 @@ DEFAULT_AGENT = "main"
 AGENT_PREFIX = "agent/"
 PASSED = ("temperature", "top_p", "stop", "presence_penalty", "frequency_penalty", "seed", "response_format")
 NAME_HEADERS = ("X-OpenWebUI-Chat-Id", "X-LibreChat-Conversation-Id", "x-litellm-session-id", "session-id")
+ERROR_KINDS = {
+    401: ("authentication_error", "invalid_api_key"),
+    404: ("invalid_request_error", "not_found"),
+    413: ("invalid_request_error", "request_too_large"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
+}
 FINISH = {"length": "length", "filter": "content_filter", "client_tools": "tool_calls"}
 SIDE_CALL = re.compile(
     r"^\s*### Task:\s|^\s*(?:Generate|Create|Suggest) (?:a|an|\d)[^\n]{0,60}\b(?:title|tags|follow-up)", re.IGNORECASE
@@ -169,7 +175,9 @@ def routes(parts: Parts) -> list[Route]:
             endpoint=surface.models,
             summary="Agents and models",
             tag="openai",
+            refuse=error_answer,
             answers={200: ModelsView},
+            errors=ErrorView,
         ),
     ]
 
@@ -519,9 +527,11 @@ def _turn_problem(result: TurnResult) -> Problem:
 
 def error_body(problem: Problem) -> dict[str, Any]:
     """An error as OpenAI's clients read it."""
-    kind = "invalid_request_error" if problem.status < 500 else "server_error"
+    kind, code = ERROR_KINDS.get(problem.status, ("invalid_request_error", None))
+    if problem.status >= 500:
+        kind = "server_error"
     place = problem.errors[0][0] if problem.errors else None
-    code = problem.extra.get("code")
+    code = problem.extra.get("code") or code
     return {"error": {"message": problem.detail, "type": kind, "param": place, "code": code}}
 
 

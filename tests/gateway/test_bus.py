@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.bus import BusEvent, EventBus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection
+    from collections.abc import AsyncGenerator, Collection
 
 RUN = "01RUN"
 
@@ -25,7 +25,9 @@ def everything(_: BusEvent) -> bool:
     return True
 
 
-def follow(bus: EventBus, keys: Collection[str] | None = None, after: str | None = None) -> AsyncIterator[BusEvent]:
+def follow(
+    bus: EventBus, keys: Collection[str] | None = None, after: str | None = None
+) -> AsyncGenerator[BusEvent, None]:
     return bus.follow(keys, everything, after)
 
 

@@ -190,6 +190,30 @@ async def test_errors_are_what_the_client_reads(api: AsyncOpenAI, standin: Stand
         await api.chat.completions.create(model="agent/main", messages=[user("hi")], extra_headers=NAMED)
 
 
+async def test_who_may_not_or_not_now_is_told_in_the_client_s_own_errors(tmp_path: Path) -> None:
+    tokens = [{"name": "ana", "token": "ana", "role": "user", "user": "ana"}]
+    server = {"rate_limit_per_minute": 12, "max_body_bytes": 2000}
+    async with running(tmp_path, config(auth={"tokens": tokens}, server=server)) as client:
+        stranger = AsyncOpenAI(base_url=f"{client.url}/v1", api_key="unknown", max_retries=0)
+        for asking in (
+            stranger.models.list(),
+            stranger.chat.completions.create(model="agent/main", messages=[user("hi")]),
+        ):
+            with pytest.raises(openai.AuthenticationError, match=r"auth\.tokens") as told:
+                await asking
+            assert (told.value.code, told.value.type) == ("invalid_api_key", "authentication_error")
+        known = AsyncOpenAI(base_url=f"{client.url}/v1", api_key="ana", max_retries=0)
+        await known.models.list()
+        with pytest.raises(openai.APIStatusError, match="max_body_bytes") as large:
+            await known.chat.completions.create(model="agent/main", messages=[user("x" * 3000)])
+        assert (large.value.status_code, large.value.code) == (413, "request_too_large")
+        for asking in (known.models.list(), known.chat.completions.create(model="agent/main", messages=[user("hi")])):
+            with pytest.raises(openai.RateLimitError, match="12 requests a minute") as wait:
+                await asking
+            assert wait.value.code == "rate_limit_exceeded"
+            assert int(wait.value.response.headers["Retry-After"]) > 0
+
+
 async def test_the_models_are_agents_and_configured_models(tmp_path: Path, standin: StandIn) -> None:
     settings = config(agents={"helper": {"system": "Help."}}, **model_settings(standin.base_url))
     async with running(tmp_path, settings) as client:

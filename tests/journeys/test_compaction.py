@@ -153,3 +153,29 @@ async def test_a_full_disk_at_the_commit_leaves_the_conversation_as_it_was(tmp_p
         files.heal()
         assert (await client.say("go on"))["state"] == "done"
         assert (await client.get(f"/v1/sessions/{KEY}"))["generation"] == 1
+
+
+async def test_a_request_id_is_known_after_compactions_and_a_restart(tmp_path: Path, standin: StandIn) -> None:
+    settings = config(**small(standin))
+    async with running(tmp_path, settings) as client:
+        first = await client.say(words(0), request_id="the-first")
+        for number in range(1, 30):
+            await client.say(words(number), request_id=f"no-{number}")
+            await settled(client)
+        assert (await client.get(f"/v1/sessions/{KEY}"))["generation"] > 2
+    calls = len(standin.requests)
+    async with running(tmp_path, settings) as client:
+        again = await client.say(words(0), request_id="the-first")
+        assert (again["turn"], again["text"]) == (first["turn"], first["text"])
+        status, told = await client.call(
+            "POST", f"/v1/sessions/{KEY}/messages", {"text": "another", "request_id": "no-3"}
+        )
+        assert (status, told["title"]) == (409, "Request id used before")
+        assert len(standin.requests) == calls
+        new = await client.say("something new", request_id="new")
+        assert new["turn"] != first["turn"]
+        entries = (await client.get(f"/v1/sessions/{KEY}/transcript?limit=1000"))["entries"]
+        assert [e["text"] for e in entries if e["type"] == "user"].count(words(0)) == 1
+        await client.say("next", key=KEY)
+        await client.say("/new")
+        assert (await client.say(words(0), request_id="the-first"))["turn"] == first["turn"]
