@@ -54,7 +54,7 @@ class Head(NamedTuple):
 
 def encode_row(record: SessionRecord) -> bytes:
     """The record as the index keeps it, in memory as on disk."""
-    return dump(record_to_json(record))
+    return memoryview(dump(record_to_json(record))).tobytes()  # orjson's own has room for 4 KB and more behind it
 
 
 def decode_row(row: bytes) -> SessionRecord:
