@@ -32,8 +32,12 @@ from gateway.parts import Parts
 from gateway.prompts import PromptBuilder
 from gateway.refill import refill
 from gateway.replies import Replies
+from gateway.search import ArchiveSearch, ByWords
 from gateway.tools import CurrentTime, ToolRegistry
+from gateway.transcript_search import TranscriptSearch
 from gateway.turns import Turns
+from memory.text import cut
+from sessions.archive import Archive
 from sessions.blobs import Blobs
 from sessions.files import DirectoryLock, OsFiles, load_boot_id
 from sessions.store import SessionStore
@@ -78,7 +82,9 @@ def build_parts(
     store = SessionStore(data_dir, config.sessions, files, clock)
     bus = EventBus(clock.new_id())
     store.after_append.append(announce(store, bus))
-    tools = ToolRegistry([CurrentTime()], timeout_s=config.turn.tool_timeout_s)
+    archive = Archive(data_dir, files, store, clock, cut)
+    search = ArchiveSearch(archive, store, [ByWords(archive, clock)])
+    tools = ToolRegistry([CurrentTime(), TranscriptSearch(search, store)], timeout_s=config.turn.tool_timeout_s)
     zone = machine_zone(environ.get("TZ"), Path("/etc/localtime"))
     prompts = PromptBuilder(
         agents=config.agents,
@@ -145,6 +151,8 @@ def build_parts(
         files=files,
         environ=environ,
         store=store,
+        archive=archive,
+        search=search,
         blobs=blobs,
         models=models,
         tokens=tokens,
@@ -223,6 +231,7 @@ class Daemon:
                     loops.create_task(parts.models.warm(), name="model"),
                     loops.create_task(parts.ledger.run(), name="ledger"),
                     loops.create_task(refill(parts), name="ledger refill"),
+                    loops.create_task(parts.archive.run(), name="archive"),
                     loops.create_task(parts.memory.run(), name="memory"),
                 ]
                 await self._stop.wait()
@@ -237,6 +246,7 @@ class Daemon:
         await parts.memory.stop()
         await parts.ledger.stop()
         await parts.learnt.save()
+        await parts.archive.stop()
         await parts.store.stop()
         await parts.models.close()
 

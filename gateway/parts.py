@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from gateway.memories import MemoryPart
     from gateway.models.pool import ModelPool
     from gateway.prompts import PromptBuilder
+    from gateway.search import ArchiveSearch
     from gateway.tools import ToolRegistry
     from gateway.turns import Turns
+    from sessions.archive import Archive
     from sessions.blobs import Blobs
     from sessions.files import Files
     from sessions.store import SessionStore
@@ -38,6 +40,8 @@ class Parts:
     files: Files
     environ: Mapping[str, str]
     store: SessionStore
+    archive: Archive
+    search: ArchiveSearch
     blobs: Blobs
     models: ModelPool
     tokens: LazyCounter

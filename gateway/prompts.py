@@ -13,6 +13,7 @@ from compaction.layout import Prompt, build_prompt, sorted_tools
 from compaction.shrink import shrink
 from compaction.summary import render_summary
 from gateway.tools import ToolContext
+from gateway.transcript_search import NAME as SEARCH_TOOL
 from sessions.entries import SummaryEntry
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class PromptBuilder:
         system = _system(texts, None)
         tools = sorted_tools(self._tools.specs(None if policy is None else policy.tools))
         opening = next((e for e in session.entries if isinstance(e, SummaryEntry)), None)
-        summary = None if opening is None else render_summary(opening.summary)
+        summary = None if opening is None else render_summary(opening.summary, _search_tool(tools))
         frame = self._frames[session] = Frame(
             generation=session.record.generation,
             texts=texts,
@@ -239,6 +240,11 @@ def _system(texts: Sequence[str], extra: str | None) -> str:
     if extra is None:
         return "\n\n".join(texts) or DEFAULT_SYSTEM
     return "\n\n".join((*texts, extra))
+
+
+def _search_tool(tools: Sequence[ToolSpec]) -> str | None:
+    """The tool that finds what was summarised, when the agent has it."""
+    return SEARCH_TOOL if any(tool.name == SEARCH_TOOL for tool in tools) else None
 
 
 def _offered(own: Sequence[ToolSpec], incoming: Incoming) -> Sequence[ToolSpec]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from gateway.http import cache, docs, events, health, openapi, sessions, transfer, turns, usage
+from gateway.http import cache, docs, events, health, openapi, search, sessions, transfer, turns, usage
 from gateway.http.memories import routes as memory_routes
 from gateway.http.metrics import Metrics
 from gateway.http.pipeline import build_pipeline
@@ -26,6 +26,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *sessions.routes(parts),
         *cache.routes(parts),
         *events.routes(parts),
+        *search.routes(parts),
         *usage.routes(parts),
         *memory_routes(parts),
         *topic_routes(parts),

@@ -102,8 +102,41 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         problem = parts.ledger.problem
         return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
 
+    def archive() -> PartState:
+        if parts.archive.problem is not None:
+            return PartState(state="degraded", detail=parts.archive.problem)
+        if not parts.archive.complete:
+            return PartState(state="degraded", detail=f"being opened or built; {parts.archive.waiting} sessions wait")
+        return PartState(state="ok")
+
     def memory() -> PartState:
         problem = parts.memory.problem
         return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
 
-    return {"store": lambda: PartState(state="ok"), "turns": turns, "model": model, "ledger": ledger, "memory": memory}
+    def vectors() -> PartState:
+        status, problem = parts.vectors.status, parts.vectors.problem
+        if not parts.vectors.configured:
+            return PartState(state="ok", detail="no embedding model: keywords only")
+        if problem is not None:
+            return PartState(state="degraded", detail=f"{problem} Keyword search serves.")
+        if status is None or status.state != "serving":
+            told = "being opened" if status is None else f"{status.done} of {status.total} texts indexed"
+            return PartState(state="degraded", detail=f"{told}; keyword search serves")
+        return PartState(
+            state="ok", detail=f"{status.done} texts" + (f", {status.failed} refused" * bool(status.failed))
+        )
+
+    def recall() -> PartState:
+        problem = parts.recall.problem
+        return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
+
+    return {
+        "store": lambda: PartState(state="ok"),
+        "turns": turns,
+        "model": model,
+        "ledger": ledger,
+        "archive": archive,
+        "memory": memory,
+        "vectors": vectors,
+        "recall": recall,
+    }

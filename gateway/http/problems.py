@@ -16,6 +16,7 @@ from gateway.models.base import ModelError, UnknownModel
 from gateway.turns import MessageTooLong, RequestConflict, Stopping
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, MemoryUnavailable, NotThere
 from sessions.files import StorageError, StorageFull
+from sessions.found import SearchFailed, SearchTooBroad
 from sessions.index import BadCursor
 from sessions.keys import MalformedKey
 from sessions.queues import QueueFull
@@ -109,6 +110,10 @@ def problem_of(error: Exception) -> Problem | None:
         case Forgotten():
             return Problem(409, "Deleted before", str(error))
         case MemoryUnavailable():
+            return Problem(503, "Not available", str(error), headers={"Retry-After": "5"})
+        case SearchTooBroad():
+            return Problem(422, "Search too broad", str(error), [("q", str(error))])
+        case SearchFailed():
             return Problem(503, "Not available", str(error), headers={"Retry-After": "5"})
         case SessionGone():
             return not_found("session")

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from sessions.record import SessionRecord
     from sessions.store import Session
 
+CLEARED_WAIT_S = 5.0
+"""How long a deletion waits until no byte of it is in the archive's files; then it answers, and that goes on."""
+
 Text = Annotated[str, Field(max_length=4_000_000)]
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 
@@ -268,6 +271,7 @@ class SessionEndpoints:
         visible(self._parts, call)
         doomed = self._parts.store.sessions_of(call.key)
         await self._parts.turns.forget(call.key, [former.session for former in doomed])
+        await self._parts.archive.cleared(CLEARED_WAIT_S)
         return json_answer(DeletedView(deleted=len(doomed)))
 
     async def reset(self, call: Call) -> web.Response:

@@ -49,12 +49,14 @@ ADDRESSED: dict[tuple[str, str], dict[str, Any] | None] = {
     ("POST", "/v1/sessions/{key}/entries"): {"entries": [{"role": "user", "text": "a"}]},
     ("GET", "/v1/sessions/{key}/prompt"): None,
     ("GET", "/v1/sessions/{key}/usage"): None,
+    ("GET", "/v1/sessions/{key}/search"): None,
     ("GET", "/v1/sessions/{key}/export"): None,
     ("POST", "/v1/sessions/{key}/reset"): None,
     ("DELETE", "/v1/sessions/{key}"): None,
 }
 STREAMS = {("GET", "/v1/sessions/{key}/events")}
-LISTS = {("GET", "/v1/sessions"), ("GET", "/v1/usage")}
+LISTS = {("GET", "/v1/sessions"), ("GET", "/v1/usage"), ("GET", "/v1/search")}
+QUERIES = {"/v1/sessions/{key}/search": "?q=hush"}
 WRITERS = {("POST", "/v1/inbound"), ("POST", "/v1/import"), ("POST", "/v1/chat/completions")}
 ADMIN = {("POST", "/v1/backup")}
 ALIKE = {
@@ -88,14 +90,14 @@ async def test_what_a_token_may_not_see_is_not_there(turns: tuple[Client, dict[s
     client.token = caller
     for (method, path), body in ADDRESSED.items():
         for owner in KEYS.keys() - SEES[caller]:
-            address = path.replace("{key}", KEYS[owner]).replace("{id}", ids[owner])
+            address = path.replace("{key}", KEYS[owner]).replace("{id}", ids[owner]) + QUERIES.get(path, "")
             status, content = await client.call(method, address, body)
             assert status == 404, (caller, method, address, content)
             assert HIDDEN[owner] not in str(content)
     for owner in SEES[caller]:
         for (method, path), body in ADDRESSED.items():
             if method == "GET":
-                address = path.replace("{key}", KEYS[owner]).replace("{id}", ids[owner])
+                address = path.replace("{key}", KEYS[owner]).replace("{id}", ids[owner]) + QUERIES.get(path, "")
                 assert (await client.call(method, address, body))[0] == 200, (caller, address)
     client.token = "root"
     for owner, key in KEYS.items():
@@ -112,6 +114,7 @@ async def test_lists_and_usage_hold_only_what_a_token_may_see(
     assert {s["key"] for s in (await client.get("/v1/sessions"))["sessions"]} == own
     assert {s["key"] for s in (await client.get("/v1/sessions?q=agent"))["sessions"]} == own
     assert {row["group"]["key"] for row in (await client.get("/v1/usage?by=key"))["rows"]} <= own
+    assert {hit["key"] for hit in (await client.get("/v1/search?q=hush"))["hits"]} == own
     table = (await client.get("/v1/usage?by=key,session&format=csv")).decode()
     assert not [key for key in KEYS.values() if key not in own and key in table]
     for method, path in ADMIN:
