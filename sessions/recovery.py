@@ -11,10 +11,11 @@ import structlog
 
 from sessions.context import open_turns, uncarried
 from sessions.entries import CarriedEntry, CompactionEntry, EndedEntry, SummaryEntry
-from sessions.files import TEMPORARY
+from sessions.files import TEMPORARY, StorageFailed
 from sessions.index import Index
 from sessions.keys import MalformedKey, parse_key
 from sessions.lines import Scan, scan
+from sessions.packing import SUFFIX, packed_path, read_transcript, unpacked
 from sessions.record import SessionRecord
 from sessions.tally import tallied
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_NAME = re.compile(r"(?P<session>[0-9A-Z]{26})\.(?P<generation>\d{1,9})\.jsonl")
+_NAME = re.compile(r"(?P<session>[0-9A-Z]{26})\.(?P<generation>\d{1,9})\.jsonl(?P<packed>\.zst)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +50,14 @@ class StartReport:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptFile:
-    """One generation's file."""
+    """One generation's file; `path` is that of its plain form, `size` that of the form that is there."""
 
     folder: Path
     name: str
     session: str
     generation: int
     size: int
+    packed: bool = False
 
     @property
     def path(self) -> Path:
@@ -72,7 +74,8 @@ def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tup
     if index_report.clean:
         return index, StartReport(index=index_report, clean=True, sessions=index.count())
     found = list_transcripts(files, data_dir)
-    newest, leftovers = _newest_generations(files, index, found.named)
+    present = _one_form_each(files, index, found)
+    newest, leftovers = _newest_generations(files, index, present)
     for path in found.unfinished:
         files.remove(path)
         leftovers.append(path.name)
@@ -80,16 +83,29 @@ def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tup
     deleted: list[str] = []
     unreadable = list(found.unnamed)
     for file in newest.values():
-        if index.covered(file.session) == (file.generation, file.size):
+        record = None
+        if file.packed:
+            record = index.find(file.session)
+            if record is not None and (record.state, record.generation) == ("archived", file.generation):
+                continue
+        elif index.covered(file.session) == (file.generation, file.size):
             continue
-        record = index.find(file.session)
-        content = scan(files.read(file.path))
-        rebuilt = _record(content, file, record, now)
+        record = record or index.find(file.session)
+        try:
+            payload = read_transcript(files, file.path)
+        except StorageFailed as error:
+            if not file.packed:
+                raise
+            log.warning("archive.damaged", file=file.name, error=str(error))
+            unreadable.append(file.path.name)
+            continue
+        content = scan(payload)
+        rebuilt = _record(content, file, record, now, len(payload))
         if rebuilt is None:
             unreadable.append(file.path.name)
             continue
         if rebuilt.ended == "deleted":
-            _finish_deletion(files, found.named, file.session)
+            _finish_deletion(files, present, file.session)
             index.remove(file.session)
             deleted.append(file.session)
             continue
@@ -117,6 +133,7 @@ class Found:
     """The transcript files of a data directory; `unfinished` ones were never whole, so nothing in them counted."""
 
     named: list[TranscriptFile]
+    packed: list[TranscriptFile]
     unnamed: list[str]
     unfinished: list[Path]
 
@@ -125,18 +142,21 @@ def list_transcripts(files: Files, data_dir: Path) -> Found:
     """All transcript files by their names, and `.jsonl` files with another name. Raises StorageError."""
     root = data_dir / "transcripts"
     named: list[TranscriptFile] = []
+    packed: list[TranscriptFile] = []
     unnamed: list[str] = []
     unfinished: list[Path] = []
     for folder in files.folders(root):
         for name, size in files.list_sizes(folder).items():
             match = _NAME.fullmatch(name)
             if match is not None:
-                named.append(TranscriptFile(folder, name, match["session"], int(match["generation"]), size))
+                plain = name.removesuffix(SUFFIX)
+                file = TranscriptFile(folder, plain, match["session"], int(match["generation"]), size, plain != name)
+                (packed if file.packed else named).append(file)
             elif name.endswith(".jsonl"):
                 unnamed.append(name)
             elif name.endswith(TEMPORARY):
                 unfinished.append(folder / name)
-    return Found(named, unnamed, unfinished)
+    return Found(named, packed, unnamed, unfinished)
 
 
 def _newest_generations(
@@ -157,12 +177,45 @@ def _newest_generations(
         last, covered = generations[-1], index.covered(session)
         if covered is None or last.generation > covered[0]:
             before = generations[-2]
-            if _is_leftover(files, before, last):
+            if not last.packed and _is_leftover(files, before, last):
                 files.remove(last.path)
                 leftovers.append(last.path.name)
                 last = before
         newest[session] = last
     return newest, leftovers
+
+
+def _one_form_each(files: Files, index: Index, found: Found) -> list[TranscriptFile]:
+    """Finishes what a clean-up or a restoring has begun: of each file one form stays.
+
+    An archived session's plain file goes when it says the same as the packed one; else the plain one counts. Where the
+    index does not know, a session is archived when its newest generation is.
+    """
+    plain = {(file.session, file.generation): file for file in found.named}
+    present = dict(plain)
+    newest = dict(sorted(plain))
+    packed_newest = {file.session: file.generation for file in sorted(found.packed, key=lambda f: f.generation)}
+    for file in found.packed:
+        beside = plain.get((file.session, file.generation))
+        if beside is None:
+            present[file.session, file.generation] = file
+            continue
+        record = index.find(file.session)
+        archived = record.state == "archived" if record else newest[file.session] < packed_newest[file.session]
+        if archived and _same(files, file.path):
+            files.remove(file.path)
+            present[file.session, file.generation] = file
+        else:
+            files.remove(packed_path(file.path))
+    return list(present.values())
+
+
+def _same(files: Files, path: Path) -> bool:
+    try:
+        return unpacked(files, path) == files.read(path)
+    except StorageFailed as error:
+        log.warning("archive.damaged", file=path.name, error=str(error))
+        return False
 
 
 def _is_leftover(files: Files, before: TranscriptFile, last: TranscriptFile) -> bool:
@@ -173,11 +226,13 @@ def _is_leftover(files: Files, before: TranscriptFile, last: TranscriptFile) -> 
 
 
 def _leads_to(files: Files, before: TranscriptFile, generation: int) -> bool:
-    entries = scan(files.read(before.path)).entries
+    entries = scan(read_transcript(files, before.path)).entries
     return any(isinstance(e, CompactionEntry) and e.generation == generation for e in entries)
 
 
-def _record(content: Scan, file: TranscriptFile, known: SessionRecord | None, now: datetime) -> SessionRecord | None:
+def _record(
+    content: Scan, file: TranscriptFile, known: SessionRecord | None, now: datetime, size: int
+) -> SessionRecord | None:
     """The record of a transcript, going on from what the index knew of it; None when nothing tells its key."""
     base = known
     if base is None or base.generation != file.generation:
@@ -204,7 +259,8 @@ def _record(content: Scan, file: TranscriptFile, known: SessionRecord | None, no
     deleted = "deleted" if ended == "deleted" else record.ended
     return dataclasses.replace(
         record,
-        size=file.size,
+        size=size,
+        state="archived" if file.packed else record.state,
         open_turns=len(open_turns(uncarried(content.entries))),
         ended=deleted,
         active_at=min(record.active_at, now),
@@ -214,5 +270,7 @@ def _record(content: Scan, file: TranscriptFile, known: SessionRecord | None, no
 def _finish_deletion(files: Files, named: list[TranscriptFile], session: str) -> None:
     """Oldest generation first: the tombstone is in the newest."""
     own = sorted((file for file in named if file.session == session), key=lambda file: file.generation)
+    for file in own:
+        files.remove(packed_path(file.path))
     for file in own:
         files.remove(file.path)
