@@ -14,7 +14,7 @@ from compaction.policy import CompactionPolicy
 from gateway.agents import AgentPolicy
 from gateway.commands import CommandsPolicy
 from gateway.http.policy import AuthPolicy, ServerPolicy
-from gateway.models.policy import ModelPolicy, RolesPolicy
+from gateway.models.policy import LOCAL, ModelPolicy, RolesPolicy
 from memory.policy import MemoryPolicy
 from sessions.policy import Policy, QueuePolicy, SessionsPolicy, TurnPolicy
 
@@ -197,6 +197,8 @@ def _dangling(config: Config) -> Iterator[str]:
     """Names of models that nothing defines."""
     known = {*config.models, "offline"}
     for role, name in config.roles.model_dump().items():
+        if role == "embedding" and name == LOCAL:
+            continue
         if name is not None and name not in known and config.models:
             yield f"roles.{role}: there is no model {name!r} under models."
     for agent, policy in config.agents.items():

@@ -30,12 +30,14 @@ from gateway.models.pool import ModelPool
 from gateway.models.prices import price
 from gateway.parts import Parts
 from gateway.prompts import PromptBuilder
+from gateway.recall import Recall
 from gateway.refill import refill
 from gateway.replies import Replies
 from gateway.search import ArchiveSearch, ByWords
 from gateway.tools import CurrentTime, ToolRegistry
 from gateway.transcript_search import TranscriptSearch
 from gateway.turns import Turns
+from gateway.vectors import VectorPart
 from memory.text import cut
 from sessions.archive import Archive
 from sessions.blobs import Blobs
@@ -107,6 +109,24 @@ def build_parts(
         clock=clock,
         policy=config.compaction,
     )
+    vectors = VectorPart(
+        name=config.roles.embedding,
+        models=config.models,
+        policy=config.memory,
+        environ=environ,
+        data_dir=data_dir,
+        memory=memory,
+        clock=clock,
+    )
+    recall = Recall(
+        memory=memory,
+        agents=config.agents,
+        settings=lambda _: config.memory.recall,
+        clock=clock,
+        thaw=prompts.thaw,
+    )
+    prompts.always.append(recall.prefix)
+    prompts.changing.insert(0, recall.block)
     replies = Replies(
         store=store,
         models=models,
@@ -118,6 +138,7 @@ def build_parts(
         room=compactor,
         clock=clock,
         policy=config.turn,
+        recall=recall,
     )
     turns = Turns(
         store=store,
@@ -158,6 +179,8 @@ def build_parts(
         tokens=tokens,
         ledger=ledger,
         memory=memory,
+        vectors=vectors,
+        recall=recall,
         prompts=prompts,
         tools=tools,
         turns=turns,
@@ -215,6 +238,7 @@ class Daemon:
                 loops.create_task(parts.store.run(), name="index"),
                 loops.create_task(parts.compactor.run(), name="compactor"),
                 loops.create_task(parts.learnt.run(), name="learnt models"),
+                loops.create_task(parts.recall.run(), name="recall"),
             ]
             turns = loops.create_task(parts.turns.run(turns_stop, grace_s=parts.config.shutdown.grace_s), name="turns")
             await asyncio.sleep(0)
@@ -233,6 +257,7 @@ class Daemon:
                     loops.create_task(refill(parts), name="ledger refill"),
                     loops.create_task(parts.archive.run(), name="archive"),
                     loops.create_task(parts.memory.run(), name="memory"),
+                    loops.create_task(parts.vectors.run(), name="vectors"),
                 ]
                 await self._stop.wait()
             finally:
@@ -243,6 +268,7 @@ class Daemon:
                 await runner.cleanup()
                 for task in background:
                     task.cancel()
+        await parts.vectors.stop()
         await parts.memory.stop()
         await parts.ledger.stop()
         await parts.learnt.save()

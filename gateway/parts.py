@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from gateway.memories import MemoryPart
     from gateway.models.pool import ModelPool
     from gateway.prompts import PromptBuilder
+    from gateway.recall import Recall
     from gateway.search import ArchiveSearch
     from gateway.tools import ToolRegistry
     from gateway.turns import Turns
+    from gateway.vectors import VectorPart
     from sessions.archive import Archive
     from sessions.blobs import Blobs
     from sessions.files import Files
@@ -47,6 +49,8 @@ class Parts:
     tokens: LazyCounter
     ledger: UsageLedger
     memory: MemoryPart
+    vectors: VectorPart
+    recall: Recall
     prompts: PromptBuilder
     tools: ToolRegistry
     turns: Turns

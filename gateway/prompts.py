@@ -192,6 +192,10 @@ class PromptBuilder:
         )
         return frame
 
+    def thaw(self, session: Session) -> None:
+        """Makes the frame anew at the next prompt: before the first call of a session nothing is cached yet."""
+        self._frames.pop(session, None)
+
     def history(self, session: Session) -> Chain:
         """All messages of the generation, with those that wait for a reply at the end."""
         return self.frame(session).history.render(session.entries, None)[1]

