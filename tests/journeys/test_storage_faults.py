@@ -83,10 +83,10 @@ async def test_a_reply_is_stored_when_the_disk_recovers_in_time(tmp_path: Path, 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 256 KiB."""
+    """A real file system of 1 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("mounting a small file system needs root")
     yield folder
@@ -103,7 +103,7 @@ async def test_a_real_full_disk_refuses_and_recovers(small_disk: Path, tmp_path:
         acknowledged: list[str] = []
         status = 200
         for number in range(200):
-            text = f"message {number} " + "x" * 2000
+            text = f"message {number} " + "x" * 8000
             status, answer = await client.call("POST", f"/v1/sessions/{KEY}/messages", {"text": text})
             if status != 200:
                 break
@@ -113,7 +113,7 @@ async def test_a_real_full_disk_refuses_and_recovers(small_disk: Path, tmp_path:
         ballast = [p for p in data.iterdir() if p.name.startswith("state.db")]
         before = await client.texts()
         assert [t for t in before if t.startswith("message")][: len(acknowledged)] == acknowledged
-        subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
+        subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
         assert (await client.say("there is room again"))["state"] == "done"
         assert ballast
     async with running(data, settings) as client:
