@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compaction.evaluation import Survival
 from compaction.plants import PLANTS
 from compaction.policy import CompactionPolicy
 from gateway.clock import ManualClock
@@ -17,6 +16,8 @@ from tests.sessions.builders import AT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from compaction.evaluation import Survival
 
 POLICY = CompactionPolicy()
 

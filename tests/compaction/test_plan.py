@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compaction.plan import NothingToDo, Plan, next_generation, plan_compaction
+from compaction.plan import NothingToDo, Plan, next_generation, pin_refusal, plan_compaction
 from compaction.policy import CompactionPolicy
 from sessions.context import open_turns, render_messages, uncarried
 from sessions.entries import AssistantEntry, Entry, PinnedEntry, SummaryEntry, ToolResultEntry, UserEntry, turn_id
@@ -27,6 +27,7 @@ class Chat:
     def __init__(self) -> None:
         self.file: list[Entry] = []
         self.said: dict[int, Entry] = {}
+        self.pins: set[int] = set()
         self.seq = 0
 
     def write(self, *drafts: Entry) -> list[Entry]:
@@ -53,6 +54,11 @@ class Chat:
         self.file = []
         self.write(*drafts)
 
+    def pin(self, seq: int) -> None:
+        if pin_refusal(self.file, seq, POLICY, WINDOW) is None:
+            self.write(PinnedEntry(of=seq))
+            self.pins.add(seq)
+
 
 turns = st.tuples(st.integers(1, 400), st.integers(0, 3), st.booleans())
 generations = st.lists(st.lists(turns, min_size=1, max_size=8), min_size=1, max_size=10)
@@ -72,6 +78,7 @@ def test_every_message_is_in_the_summary_or_word_for_word_and_nothing_is_summari
     for generation in story:
         for turn in generation:
             chat.turn(*turn)
+            chat.pin(chat.seq)
         (newest,) = chat.write(user("newest"))
         plan = plan_compaction(chat.file, POLICY, WINDOW)
         if isinstance(plan, Plan):
@@ -81,11 +88,24 @@ def test_every_message_is_in_the_summary_or_word_for_word_and_nothing_is_summari
             chat.compact(plan)
             assert summary_of(chat.file) is not None
             assert meanwhile.seq in {e.seq for e in uncarried(chat.file)}
+            _target_is_met_or_explained(plan)
         there = {e.seq: e for e in uncarried(chat.file)}
         assert all(seq <= covered or there.get(seq) == entry for seq, entry in chat.said.items())
+        assert all(_text(there[seq]) == _text(chat.said[seq]) for seq in chat.pins)
         shown = render_messages(chat.file)
         assert newest.seq in {message.seq for message in shown}
         _pairs_are_whole(shown)
+
+
+def _text(entry: Entry) -> str:
+    assert isinstance(entry, UserEntry | AssistantEntry)
+    return entry.text
+
+
+def _target_is_met_or_explained(plan: Plan) -> None:
+    """By the plan's own numbers; the summary may be smaller than it may be."""
+    target = int(POLICY.target * POLICY.threshold * WINDOW)
+    assert plan.shortfall is not None or plan.tokens_kept + plan.summary_limit <= target
 
 
 def _pairs_are_whole(messages: Sequence[object]) -> None:
@@ -152,3 +172,27 @@ def test_nothing_finished_or_nothing_gained_is_no_plan() -> None:
     plan = plan_compaction(chat.file, POLICY, 100_000)
     assert isinstance(plan, NothingToDo)
     assert dataclasses.asdict(plan)["reason"]
+
+
+def test_a_target_that_cannot_be_reached_is_explained_and_the_overlap_gives_way() -> None:
+    chat = Chat()
+    for _ in range(20):
+        chat.turn(40, 0, False)
+    assert isinstance(plan := plan_compaction(chat.file, POLICY, WINDOW), Plan)
+    assert plan.shortfall is None
+    chat.write(user("q" * 4000))
+    plan = plan_compaction(chat.file, POLICY, WINDOW)
+    assert isinstance(plan, Plan)
+    assert plan.shortfall is not None
+    assert "what has no reply yet take 1001 of them" in plan.shortfall
+    assert plan.replay_from == plan.summarised_through + 1
+
+
+def test_what_stands_in_every_prompt_counts_towards_the_target() -> None:
+    chat = Chat()
+    for _ in range(20):
+        chat.turn(40, 0, False)
+    small, large = (plan_compaction(chat.file, POLICY, WINDOW, fixed=fixed) for fixed in (0, 100))
+    assert isinstance(small, Plan)
+    assert isinstance(large, Plan)
+    assert large.tokens_kept < small.tokens_kept
