@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import chat, data, evaluate, server, sessions
+from gateway.cli import chat, data, evaluate, search, server, sessions
 
 app = typer.Typer(
     name="sessiond",
@@ -14,7 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for group in (server, chat, data):
+for group in (server, chat, search, data):
     group.register(app)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(evaluate.app, name="eval")
