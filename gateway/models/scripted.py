@@ -82,7 +82,7 @@ class ScriptedSummariser:
                 return self._json(prompt)
 
     def _json(self, prompt: Prompt) -> str:
-        shown = _shown(prompt)
+        shown = shown_in(prompt)
         summary = oracle_summary(shown)
         match self.behaviour:
             case "too_long":
@@ -104,7 +104,7 @@ class ScriptedSummariser:
         """Nothing is open."""
 
 
-def _shown(prompt: Prompt) -> str:
+def shown_in(prompt: Prompt) -> str:
     """What is to be summarised: the text of the data, without its JSON, or the conversation itself."""
     *said, last = prompt.messages
     if said:
