@@ -22,6 +22,7 @@ from gateway.counting import LazyCounter
 from gateway.dispatch import CommandAnswers
 from gateway.gauge import Gauge
 from gateway.http.app import build_app
+from gateway.http.attachments import expire_uploads
 from gateway.learnt import LearntModels
 from gateway.ledger import UsageLedger
 from gateway.memories import MemoryPart
@@ -255,6 +256,7 @@ class Daemon:
                     loops.create_task(parts.models.warm(), name="model"),
                     loops.create_task(parts.ledger.run(), name="ledger"),
                     loops.create_task(refill(parts), name="ledger refill"),
+                    loops.create_task(expire_uploads(parts), name="uploads"),
                     loops.create_task(parts.archive.run(), name="archive"),
                     loops.create_task(parts.memory.run(), name="memory"),
                     loops.create_task(parts.vectors.run(), name="vectors"),

@@ -1,22 +1,41 @@
-"""Attachments: bytes stored once under their SHA-256, kept as long as a session refers to them.
+"""Attachments: bytes stored once under their SHA-256, kept as long as a session or a fresh upload refers to them.
 
-Beside `<sha256>` stands an empty file `<sha256>.<session id>` for every session that does.
+Beside `<sha256>` stands an empty file `<sha256>.<session id>` for every session that does, and for every upload a file
+that says whose it is: `<sha256>.upload-<id>`, or `<sha256>.used-<id>` once a message has brought it into a session.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sessions.files import StorageFailed
+from ulid import ULID
+
+from sessions.files import StorageFailed, StorageMissing
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
     from pathlib import Path
 
     from sessions.files import Files
 
 _SHA = re.compile(r"[0-9a-f]{64}")
+_UPLOAD = re.compile(r"(?P<id>[0-7][0-9A-HJKMNP-TV-Z]{25})-(?P<sha256>[0-9a-f]{64})")
+_FRESH, _USED = "upload-", "used-"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Bytes that were sent ahead of the message they belong to. `owner` is who may use them."""
+
+    sha256: str
+    owner: str
+    media_type: str
+    size_bytes: int
+    name: str | None = None
 
 
 class Blobs:
@@ -49,11 +68,63 @@ class Blobs:
 
     def release(self, sha256: str, session: str) -> None:
         """Takes the note back; the bytes go with the last one. Raises StorageError."""
-        path = self._path(sha256)
         self._files.remove(self._marker(sha256, session))
-        others = self._files.list_sizes(path.parent)
-        if not any(name.startswith(f"{sha256}.") for name in others):
+        self._remove_unheld(sha256)
+
+    def _remove_unheld(self, sha256: str) -> None:
+        """Bytes that no session and no unused upload holds; a used upload has gone with its sessions."""
+        path = self._path(sha256)
+        notes = [name for name in self._files.list_sizes(path.parent) if name.startswith(f"{sha256}.")]
+        if all(name.startswith(f"{sha256}.{_USED}") for name in notes):
+            for name in notes:
+                self._files.remove(path.with_name(name))
             self._files.remove(path)
+
+    def put_upload(self, content: bytes, upload_id: str, *, owner: str, media_type: str, name: str | None) -> str:
+        """Stores bytes ahead of their message; the reference by which it names them. Raises StorageError."""
+        sha256 = hashlib.sha256(content).hexdigest()
+        said = {"owner": owner, "media_type": media_type, "size_bytes": len(content), "name": name}
+        # the note first: a clean-up must not find the bytes without it
+        self._files.replace(self._marker(sha256, f"{_FRESH}{upload_id}"), json.dumps(said).encode())
+        self.put(content)
+        return f"{upload_id}-{sha256}"
+
+    def upload(self, reference: str, owner: str) -> Upload | None:
+        """What a reference means for its owner; None for others, when there is none, and after it has expired."""
+        match = _UPLOAD.fullmatch(reference)
+        if match is None:
+            return None
+        for kind in (_FRESH, _USED):
+            try:
+                said = json.loads(self._files.read(self._marker(match["sha256"], f"{kind}{match['id']}")))
+            except StorageMissing:
+                continue
+            found = Upload(match["sha256"], said["owner"], said["media_type"], said["size_bytes"], said["name"])
+            return found if found.owner == owner else None
+        return None
+
+    def use(self, reference: str) -> None:
+        """Notes that a message has brought an upload into a session, with which it goes. Raises StorageError."""
+        match = _UPLOAD.fullmatch(reference)
+        if match is None:
+            return
+        fresh, used = (self._marker(match["sha256"], f"{kind}{match['id']}") for kind in (_FRESH, _USED))
+        if self._files.size(fresh) is not None:
+            self._files.replace(used, self._files.read(fresh))
+            self._files.remove(fresh)
+
+    def expire_uploads(self, now: datetime, after: timedelta) -> int:
+        """Forgets uploads older than `after`, with the bytes no session holds; how many. Raises StorageError."""
+        expired = 0
+        for folder in self._files.folders(self._folder):
+            for name in self._files.list_sizes(folder):
+                sha256, _, holder = name.partition(".")
+                kind, _, upload_id = holder.partition("-")
+                if f"{kind}-" in (_FRESH, _USED) and now - ULID.from_str(upload_id).datetime > after:
+                    self._files.remove(folder / name)
+                    self._remove_unheld(sha256)
+                    expired += 1
+        return expired
 
     def release_all(self, session: str) -> None:
         """Takes back every note of a session, when its entries cannot be asked any more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from gateway.http import cache, docs, events, health, openapi, search, sessions, transfer, turns, usage
+from gateway.http import attachments, cache, docs, events, health, openapi, search, sessions, transfer, turns, usage
 from gateway.http.memories import routes as memory_routes
 from gateway.http.metrics import Metrics
 from gateway.http.pipeline import build_pipeline
@@ -23,6 +23,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
     """Every address of the daemon, in the order they are documented."""
     api = [
         *turns.routes(parts),
+        *attachments.routes(parts),
         *sessions.routes(parts),
         *cache.routes(parts),
         *events.routes(parts),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, Field
 
 from gateway.events import START
-from gateway.http.attachments import Part, read_parts
+from gateway.http.attachments import FilePart, Part, file_reader, note_used
 from gateway.http.auth import Caller, may_post, may_see, owner_of
 from gateway.http.problems import TURN_STATUS, Problem, not_found
 from gateway.http.routes import Body, Call, Route, json_answer
@@ -148,14 +148,12 @@ async def start_turn(parts: Parts, call: Call, key: SessionKey, body: MessageIn)
     sender = checked_sender(parts, call.caller, key, body.sender)
     text, attachments = body.text or "", ()
     if body.content:
-        in_parts, attachments = await asyncio.to_thread(
-            read_parts, body.content, parts.config.sessions, parts.blobs.put
-        )
+        in_parts, attachments = await asyncio.to_thread(file_reader(parts, call.caller).parts, body.content)
         text = "\n".join(part for part in (text, in_parts) if part)
     if not text.strip() and not attachments:
         raise Problem(422, "Invalid request", "The message is empty: send text or content.", [("text", "is empty")])
     request_id = body.request_id or call.request.headers.get("Idempotency-Key") or None
-    return await parts.turns.start(
+    turn = await parts.turns.start(
         key,
         Incoming(
             text=text,
@@ -170,6 +168,9 @@ async def start_turn(parts: Parts, call: Call, key: SessionKey, body: MessageIn)
             queue=body.queue,
         ),
     )
+    if attachments:
+        await note_used(parts, (part.url for part in body.content or () if isinstance(part, FilePart)))
+    return turn
 
 
 def checked_sender(parts: Parts, caller: Caller, key: SessionKey, sender: str | None) -> str | None:

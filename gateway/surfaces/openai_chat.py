@@ -14,7 +14,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
 from compaction.layout import ToolSpec
-from gateway.http.attachments import decode_data_url
+from gateway.http.attachments import FileReader, file_reader, note_used
 from gateway.http.auth import owner_of
 from gateway.http.json import clean_text
 from gateway.http.problems import TURN_STATUS, Problem, model_problem
@@ -200,7 +200,7 @@ class ChatCompletions:
         body: CompletionIn = call.body
         target = self._target(body.model)
         key = session_key(body, call.request.headers, target.agent)
-        history = await self._history(body)
+        history = await self._history(body, file_reader(self._parts, call.caller))
         if key is None or is_side_call(body):
             return await self._stateless(call, body, target, history)
         return await self._in_session(call, body, target, key, history)
@@ -214,11 +214,11 @@ class ChatCompletions:
         known = ", ".join([f"{AGENT_PREFIX}{DEFAULT_AGENT}", *self._parts.models.names()])
         raise Problem(404, "Unknown model", f"There is no model {model!r}. Known: {known}.", [("model", "unknown")])
 
-    async def _history(self, body: CompletionIn) -> History:
+    async def _history(self, body: CompletionIn, files: FileReader) -> History:
         """The request's messages, with images stored. Raises Problem with the place of what cannot be taken."""
         messages: list[HistoryMessage] = []
         for n, message in enumerate(body.messages):
-            text, attachments = await self._content(message, n)
+            text, attachments = await self._content(message, n, files)
             calls = tuple(_call(raw, f"messages.{n}.tool_calls.{m}") for m, raw in enumerate(message.tool_calls or ()))
             messages.append(
                 HistoryMessage(
@@ -232,21 +232,18 @@ class ChatCompletions:
             )
         return History(tuple(messages))
 
-    async def _content(self, message: MessageIn, n: int) -> tuple[str, tuple[Attachment, ...]]:
+    async def _content(self, message: MessageIn, n: int, files: FileReader) -> tuple[str, tuple[Attachment, ...]]:
         if not isinstance(message.content, list):
             return clean_text(message.content or ""), ()
         texts: list[str] = []
         attachments: list[Attachment] = []
-        store = self._parts.blobs.put
         for m, part in enumerate(message.content):
             place = f"messages.{n}.content.{m}"
             match part:
                 case {"type": "text", "text": str(text)}:
                     texts.append(clean_text(text))
                 case {"type": "image_url", "image_url": {"url": str(url)}}:
-                    media_type, content = decode_data_url(url, place, self._parts.config.sessions)
-                    sha256 = await asyncio.to_thread(store, content)
-                    attachments.append(Attachment(sha256=sha256, media_type=media_type, size_bytes=len(content)))
+                    attachments.append(await asyncio.to_thread(files.read, url, place))
                 case _:
                     detail = f"content part of type {part.get('type')!r} is not taken; send text or image_url"
                     raise Problem(400, "Invalid request", detail, [(place, detail)])
@@ -287,6 +284,8 @@ class ChatCompletions:
             before=tuple(d for message in before if (d := message.draft(parts.prompts.count)) is not None),
         )
         turn = await parts.turns.start(key, incoming)
+        if user and user.attachments:
+            await note_used(parts, image_urls(body))
         if body.stream:
             return await self._stream_turn(call, body, turn)
         result = await turn.done()
@@ -417,6 +416,12 @@ def safe_id(raw: str) -> str:
     except MalformedKey:
         pass
     return f"sha256-{hashlib.sha256(raw.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"
+
+
+def image_urls(body: CompletionIn) -> list[str]:
+    """The addresses of all images of a request, which has been checked."""
+    contents = [m.content for m in body.messages if isinstance(m.content, list)]
+    return [part["image_url"]["url"] for content in contents for part in content if part.get("type") == "image_url"]
 
 
 def is_side_call(body: CompletionIn) -> bool:

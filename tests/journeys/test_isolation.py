@@ -57,7 +57,12 @@ ADDRESSED: dict[tuple[str, str], dict[str, Any] | None] = {
 STREAMS = {("GET", "/v1/sessions/{key}/events")}
 LISTS = {("GET", "/v1/sessions"), ("GET", "/v1/usage"), ("GET", "/v1/search")}
 QUERIES = {"/v1/sessions/{key}/search": "?q=hush"}
-WRITERS = {("POST", "/v1/inbound"), ("POST", "/v1/import"), ("POST", "/v1/chat/completions")}
+WRITERS = {
+    ("POST", "/v1/inbound"),
+    ("POST", "/v1/import"),
+    ("POST", "/v1/attachments"),
+    ("POST", "/v1/chat/completions"),
+}
 ADMIN = {("POST", "/v1/backup")}
 ALIKE = {
     ("GET", path)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import stat
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from gateway.clock import ManualClock
 from sessions.blobs import Blobs
 from sessions.files import Crash, FaultyFiles, OsFiles, StorageError, StorageFailed, StorageFull, StorageMissing
 
@@ -80,3 +82,54 @@ def test_a_full_disk_leaves_nothing_and_a_crash_nothing_half(tmp_path: Path) -> 
             assert blobs.put(b"picture %d" % step) == sha256
         else:
             break
+
+
+def test_an_upload_is_its_owners_until_it_expires(tmp_path: Path) -> None:
+    blobs, clock = Blobs(OsFiles(), tmp_path), ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    reference = blobs.put_upload(b"picture", clock.new_id(), owner="user:ana", media_type="image/png", name="a.png")
+    found = blobs.upload(reference, "user:ana")
+    assert found is not None
+    assert (blobs.load(found.sha256), found.media_type, found.size_bytes, found.name) == (
+        b"picture",
+        "image/png",
+        7,
+        "a.png",
+    )
+    assert blobs.upload(reference, "user:bob") is None
+    for nonsense in ("", "../..", reference[:-1], reference.replace("-", "/"), f"{reference}/x"):
+        assert blobs.upload(nonsense, "user:ana") is None
+    day = timedelta(hours=24)
+    assert blobs.expire_uploads(clock.now() + day, day) == 0
+    assert blobs.expire_uploads(clock.now() + 2 * day, day) == 1
+    assert blobs.upload(reference, "user:ana") is None
+    assert not [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()]
+
+
+def test_a_used_upload_goes_with_its_session_and_a_fresh_one_stays(tmp_path: Path) -> None:
+    blobs, clock = Blobs(OsFiles(), tmp_path), ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    first, second = (
+        blobs.put_upload(b"picture", clock.new_id(), owner="user:ana", media_type="image/png", name=None)
+        for _ in range(2)
+    )
+    sha256 = first.partition("-")[2]
+    blobs.refer(sha256, "one")
+    blobs.use(first)
+    blobs.use(first)
+    assert blobs.upload(first, "user:ana") is not None
+    blobs.release(sha256, "one")
+    assert blobs.load(sha256) == b"picture"
+    blobs.refer(sha256, "two")
+    blobs.use(second)
+    blobs.release(sha256, "two")
+    assert (blobs.upload(first, "user:ana"), blobs.upload(second, "user:ana")) == (None, None)
+    assert not [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()]
+
+
+def test_bytes_in_a_session_outlive_their_upload(tmp_path: Path) -> None:
+    blobs, clock = Blobs(OsFiles(), tmp_path), ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    reference = blobs.put_upload(b"picture", clock.new_id(), owner="user:ana", media_type="image/png", name=None)
+    sha256 = reference.partition("-")[2]
+    blobs.refer(sha256, "one")
+    blobs.use(reference)
+    blobs.expire_uploads(clock.now() + timedelta(days=3), timedelta(days=1))
+    assert blobs.load(sha256) == b"picture"
