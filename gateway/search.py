@@ -104,7 +104,10 @@ class ArchiveSearch:
         limit: int,
         around: int = 2,
     ) -> Found:
-        """The best `limit` messages that are `allowed`. Raises NothingToSearch and SearchFailed."""
+        """The best `limit` messages that were found and are `allowed`; what stands beside them is shown with them.
+
+        Raises NothingToSearch and SearchFailed.
+        """
         terms = tuple(cut_query(text))
         if not terms:
             raise NothingToSearch("There is no word or number to search for.")
@@ -113,7 +116,9 @@ class ArchiveSearch:
         while True:
             question = Question(text=text, terms=terms, scope=scope, candidates=candidates)
             searches = await self.searches(question)
-            chosen = await self._allowed(await self.fused(searches), allowed, limit)
+            scores = await self.fused(searches)
+            hits = {one: score for one, score in scores.items() if any(one in search.scores for search in searches)}
+            chosen = await self._allowed(hits, allowed, limit)
             exhausted = all(len(search.scores) < candidates for search in searches)
             if len(chosen) == limit or exhausted or candidates >= MAX_CANDIDATES:
                 return Found(await self._with_surroundings(chosen, around), complete)
