@@ -66,6 +66,13 @@ class Scheduler:
         """Something is due at another time than before."""
         self._changed.set()
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs, and everything that was due has been."""
+        now = self._clock.now()
+        due = next_due(self._free(), now)
+        return not self._running and not self._changed.is_set() and (due is None or due > now)
+
     async def run(self) -> None:
         """Until it is cancelled; what runs is cancelled with it."""
         seen, ticks = self._clock.now(), self._clock.monotonic()

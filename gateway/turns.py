@@ -247,8 +247,7 @@ class Turns:
             if self._stopping or record is None or record.session != session_id or record.ended is not None:
                 return "not due"
             session = await self._store.open(session_id)
-            lane = self._lanes.get(session_id)
-            if session.open or (lane is not None and lane.busy):
+            if session.open or self.busy(session_id):
                 return "busy"
             due = self._due(key, session.record, busy=False)
             if due is None:
@@ -561,9 +560,41 @@ class Turns:
                     for turn in list(lane.running):
                         turn.stop("stopped")
                     await lane.drained.wait()
-                for turn in [t for t in self._ended.values() if t.session.id == session_id]:
-                    del self._ended[turn.id]
-                await self._store.delete(session_id)
+                await self._delete(session_id)
+
+    async def _delete(self, session_id: str) -> None:
+        for turn in [t for t in self._ended.values() if t.session.id == session_id]:
+            del self._ended[turn.id]
+        await self._store.delete(session_id)
+
+    async def discard(self, key: SessionKey, unchanged: SessionRecord) -> bool:
+        """Deletes a session for good that is as it was when that was decided; else it stays, and this returns False.
+
+        Raises StorageError and SessionGone.
+        """
+        async with self._gate(key):
+            if self.busy(unchanged.session) or self._store.index.find(unchanged.session) != unchanged:
+                return False
+            await self._delete(unchanged.session)
+            return True
+
+    async def archive(self, key: SessionKey, session_id: str, *, unchanged: SessionRecord | None = None) -> bool:
+        """Moves a session to the archive, between two messages; False when something runs or waits in it, or it is no
+        longer `unchanged`. Raises StorageError and SessionGone."""
+        async with self._gate(key):
+            if self.busy(session_id) or (unchanged and self._store.index.find(session_id) != unchanged):
+                return False
+            return await self._store.archive(session_id)
+
+    async def restore(self, key: SessionKey, session_id: str) -> SessionRecord:
+        """Takes a session out of the archive. Raises StorageError and SessionGone."""
+        async with self._gate(key):
+            return await self._store.restore(session_id)
+
+    def busy(self, session_id: str) -> bool:
+        """Whether something runs or waits in a session."""
+        lane = self._lanes.get(session_id)
+        return lane is not None and lane.busy
 
     async def resume_open(self) -> int:
         """Puts every message that still waits for its reply back in line, after a crash or a stop. Returns how many.

@@ -80,27 +80,34 @@ def _by_age(one: Candidate, policy: CleanupPolicy, now: datetime) -> Action | No
 def _by_size(rest: Sequence[Candidate], before: Sequence[Step], max_bytes: int | None, total_bytes: int) -> list[Step]:
     if max_bytes is None:
         return []
-    total = total_bytes - sum(freed_bytes(step) for step in before)
+    over = estimated_bytes(before, total_bytes) - max_bytes
     steps: list[Step] = []
     archives = [one for one in rest if one.record.state == "archived"]
     archives += [step.candidate for step in before if step.action == "archive"]
     for one in rest:
-        if total <= max_bytes:
-            return steps
-        if one.record.state != "archived":
+        if over > 0 and one.record.state != "archived":
             steps.append(Step("archive", "size", one))
             archives.append(one)
-            total -= freed_bytes(steps[-1])
+            over -= one.size_bytes - _packed_bytes(one)
     for one in sorted(archives, key=lambda one: (one.used_at, one.record.session)):
-        if total <= max_bytes:
-            break
-        steps.append(Step("delete", "size", one))
-        archived = one.record.state == "archived"
-        total -= one.size_bytes if archived else round(one.size_bytes * PACKED_SHARE)
+        if over > 0:
+            steps.append(Step("delete", "size", one))
+            over -= _packed_bytes(one)
     return steps
 
 
-def freed_bytes(step: Step) -> int:
-    """About how much smaller the data directory gets."""
-    size = step.candidate.size_bytes
-    return size if step.action == "delete" else size - round(size * PACKED_SHARE)
+def _packed_bytes(one: Candidate) -> int:
+    return one.size_bytes if one.record.state == "archived" else round(one.size_bytes * PACKED_SHARE)
+
+
+def estimated_bytes(steps: Iterable[Step], total_bytes: int) -> int:
+    """About what is left of `total_bytes` after the steps."""
+    archived: set[str] = set()
+    for step in steps:
+        one = step.candidate
+        if step.action == "archive":
+            archived.add(one.record.session)
+            total_bytes -= one.size_bytes - _packed_bytes(one)
+        else:
+            total_bytes -= _packed_bytes(one) if one.record.session in archived else one.size_bytes
+    return total_bytes

@@ -34,6 +34,7 @@ from sessions.snapshot import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
     from pathlib import Path
 
     from sessions.files import Files
@@ -182,6 +183,11 @@ class Index:
     def sessions(self) -> list[str]:
         """The ids of all sessions, in no order."""
         return list(self._rows)
+
+    def oldest(self, state: SessionState, before: datetime | None = None) -> list[str]:
+        """The sessions of a state, longest unused first; those last used before a time."""
+        maximum = None if before is None else (at_ms(before), "")
+        return [session for _, session in self._lists[state].irange(maximum=maximum)]
 
     def count(self, state: SessionState | None = None) -> int:
         return len(self._rows) if state is None else len(self._lists[state])

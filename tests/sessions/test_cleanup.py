@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sessions.cleanup import Candidate, Step, freed_bytes, plan_cleanup
+from sessions.cleanup import Candidate, estimated_bytes, plan_cleanup
 from sessions.policy import CleanupPolicy
 from sessions.record import SessionRecord
 
@@ -115,17 +115,6 @@ def test_any_plan_touches_a_session_at_most_once_by_age_and_stops_when_it_fits(
     by_size = [step for step in steps if step.reason == "size"]
     if by_size:
         assert max_bytes is not None
-        assert _left(steps[:-1], total) > max_bytes
+        assert estimated_bytes(steps[:-1], total) > max_bytes
     ages = [step.candidate.used_at for step in by_size if step.action == "delete"]
     assert ages == sorted(ages)
-
-
-def _left(steps: list[Step], total: int) -> float:
-    archived = {s.candidate.record.session for s in steps if s.action == "archive"}
-    freed = sum(
-        step.candidate.size_bytes * 0.25
-        if step.action == "delete" and step.candidate.record.session in archived
-        else freed_bytes(step)
-        for step in steps
-    )
-    return total - freed + len(steps)
