@@ -38,28 +38,42 @@ def copy_folder(data_dir: Path, target: Path) -> Backup:
     """Copies a data directory; the index is left out, because it is rebuilt from the transcripts, which are the truth.
 
     Settings of sessions are in the index's snapshot, so that is copied first: what came after it is read from the
-    transcripts. Raises BackupRefused.
+    transcripts. The copy gets its name when it is whole; one that failed leaves nothing. Raises BackupRefused.
     """
     if target.exists():
         raise BackupRefused(f"{target} exists already. Name a folder that does not.")
     if target.resolve().is_relative_to(data_dir.resolve()):
         raise BackupRefused(f"{target} is inside the data directory. Name a folder outside of it.")
+    partial = target.with_name(f"{target.name}.partial")
     try:
-        target.mkdir(mode=0o700, parents=True)
-        for name in ("sessions.json", "sessions.journal.jsonl"):
-            if (data_dir / name).exists():
-                shutil.copy2(data_dir / name, target / name)
-        (target / "sessions.journal.jsonl").touch(mode=0o600)
-        for name in COPIED:
-            if (data_dir / name).is_dir():
-                shutil.copytree(data_dir / name, target / name, symlinks=True)
-        if (data_dir / "state.db").exists():
-            _copy_database(data_dir / "state.db", target / "state.db")
+        partial.mkdir(mode=0o700, parents=True)
+    except FileExistsError as error:
+        raise BackupRefused(
+            f"{partial} exists: another backup is being written there, or was cut. If none is, remove it."
+        ) from error
+    except OSError as error:
+        raise BackupRefused(f"{partial} could not be made ({error.strerror}). Name another folder.") from error
+    try:
+        _fill(data_dir, partial)
+        partial.rename(target)
     except (OSError, sqlite3.Error) as error:
+        shutil.rmtree(partial, ignore_errors=True)
         why = getattr(error, "strerror", None) or error
-        raise BackupRefused(f"{target} could not be written ({why}). Free its place, and try again.") from error
+        raise BackupRefused(f"{target} could not be written ({why}). Free some space there, and try again.") from error
     files = [path for path in target.rglob("*") if path.is_file()]
     return Backup(str(target), len(files), sum(path.stat().st_size for path in files))
+
+
+def _fill(data_dir: Path, target: Path) -> None:
+    for name in ("sessions.json", "sessions.journal.jsonl"):
+        if (data_dir / name).exists():
+            shutil.copy2(data_dir / name, target / name)
+    (target / "sessions.journal.jsonl").touch(mode=0o600)
+    for name in COPIED:
+        if (data_dir / name).is_dir():
+            shutil.copytree(data_dir / name, target / name, symlinks=True)
+    if (data_dir / "state.db").exists():
+        _copy_database(data_dir / "state.db", target / "state.db")
 
 
 def _copy_database(source: Path, target: Path) -> None:

@@ -31,8 +31,8 @@ RETRY_S = 5.0
 async def refill(parts: Parts) -> None:
     """Notes the calls whose replies are in transcripts, but whose rows were not written before the last stop or crash.
 
-    Looks at sessions used since an hour before the newest row; a row that is there already is left alone. A full disk
-    delays it.
+    Looks at sessions used since an hour before the newest row, one after the other, and at all of them when there is no
+    row; a row that is there already is left alone. A full disk delays it.
     """
     while True:
         try:
@@ -48,13 +48,13 @@ async def refill(parts: Parts) -> None:
 async def _note_since(parts: Parts, since: datetime | None) -> None:
     for record in _used_since(parts.store.index, since):
         try:
-            session = await parts.store.open(record.session)
+            entries = await parts.store.peek(record.session, former=since is None)
         except SessionGone:
             continue  # deleted since the page was read
         except StorageError as error:
             log.warning("ledger.transcript_not_read", session=record.session, error=str(error))
             continue
-        for entry in session.entries:
+        for entry in entries:
             if isinstance(entry, AssistantEntry) and entry.usage is not None and (since is None or entry.at > since):
                 parts.ledger.note(_note_of(parts, record.key, record.agent, entry), at=entry.at)
 

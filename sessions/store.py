@@ -704,6 +704,19 @@ class SessionStore:
         former = await self._in_thread(lambda: self._read_former(session.record))
         return [entry for _, entry in sorted({e.seq: e for e in (*session.entries, *former)}.items())]
 
+    async def peek(self, session_id: str, *, former: bool) -> list[Entry]:
+        """A session's entries, with those of the generations before if `former`, without keeping it in memory.
+
+        Raises SessionGone and StorageError.
+        """
+        record = self._index.find(session_id)
+        if record is None:
+            raise SessionGone(session_id)
+        path = self._path(record)
+        current = await self._in_thread(lambda: scan(read_transcript(self._files, path)).entries)
+        earlier = await self._in_thread(lambda: self._read_former(record)) if former else []
+        return [*earlier, *uncarried(current)]
+
     def _read_former(self, record: SessionRecord, *, limit_bytes: int | None = None) -> list[Entry]:
         """Entries of the generations before the current one, from the newest back until `limit_bytes` were read."""
         found: list[Entry] = []

@@ -11,16 +11,19 @@ from pydantic import BaseModel, Field
 
 from gateway import backup
 from gateway.http.auth import owner_of
-from gateway.http.problems import Problem
+from gateway.http.problems import Problem, problem_of
 from gateway.http.routes import Body, Call, Route, json_answer
 from gateway.http.sessions import opened
 from gateway.http.turns import checked_sender
-from sessions.entries import AssistantEntry, Entry, Header, ToolResultEntry, UserEntry
+from sessions.entries import EPOCH, AssistantEntry, Entry, Header, ToolResultEntry, UserEntry
+from sessions.files import StorageError
 from sessions.keys import parse_key
 from sessions.portable import MEDIA_TYPES, ImportProblem, parse_import, render_export
 
 if TYPE_CHECKING:
     from gateway.parts import Parts
+    from sessions.keys import SessionKey
+    from sessions.portable import ImportedSession
 
 
 class ExportQuery(Body):
@@ -83,16 +86,18 @@ def routes(parts: Parts) -> list[Route]:
         keys = [_key_for(body.key or one.key, n, len(found)) for n, one in enumerate(found, 1)]
         for key in keys:
             checked_sender(parts, call.caller, key, None)
-            if parts.store.find(key) is not None:
-                detail = f"{key} has a session already; nothing was imported. Choose another key."
-                raise Problem(409, "Key in use", detail, [("key", detail)])
+        there = [await _taken_before(parts, key, one) for key, one in zip(keys, found, strict=True)]
+        if all(there):
+            detail = f"{keys[0]} has a session already; nothing was imported. Choose another key."
+            raise Problem(409, "Key in use", detail, [("key", detail)])
         written: list[dict[str, Any]] = []
-        for key, one in zip(keys, found, strict=True):
-            owner = owner_of(key, None, call.caller, parts.config.sessions.identities)
-            session = await parts.store.active(key, owner=owner)
-            drafts = [counted(entry, parts.prompts.count) for entry in one.entries]
-            await parts.store.append(session, *drafts, change=lambda r, one=one: _titled(r, one.title))
-            written.append({"key": str(key), "session": session.id, "entries": len(drafts), "left_out": one.left_out})
+        for key, one, session_id in zip(keys, found, there, strict=True):
+            try:
+                session_id = session_id or await _write(parts, call, key, one)
+            except StorageError as error:
+                raise _cut_short(error, written, len(found)) from error
+            told = {"key": str(key), "session": session_id, "entries": len(one.entries), "left_out": one.left_out}
+            written.append(told)
         return json_answer({"sessions": written}, 201)
 
     async def save(call: Call) -> web.Response:
@@ -117,7 +122,7 @@ def routes(parts: Parts) -> list[Route]:
             method="POST",
             path="/v1/import",
             endpoint=take_in,
-            summary="Take over conversations from a file; everything or nothing",
+            summary="Take over conversations from a file, which is checked first; a repeat goes on where a disk failed",
             tag="transfer",
             body=ImportIn,
             answers={201: ImportedView},
@@ -139,6 +144,47 @@ def _key_for(key: str | None, number: int, count: int) -> Any:
     if key is None:
         raise Problem(422, "Invalid request", "The file names no session key: give key.", [("key", "is needed")])
     return parse_key(key if count == 1 else f"{key}:thread:{number}")
+
+
+async def _write(parts: Parts, call: Call, key: SessionKey, one: ImportedSession) -> str:
+    """One conversation, whole or not at all; the id of its session."""
+    owner = owner_of(key, None, call.caller, parts.config.sessions.identities)
+    session = await parts.store.active(key, owner=owner)
+    drafts = [counted(entry, parts.prompts.count) for entry in one.entries]
+    await parts.store.append(session, *drafts, change=lambda record: _titled(record, one.title))
+    return session.id
+
+
+async def _taken_before(parts: Parts, key: SessionKey, one: ImportedSession) -> str | None:
+    """The session this conversation went to in an import that was cut short; None when the key is free.
+
+    Raises Problem when the key holds something else.
+    """
+    record = parts.store.find(key)
+    if record is None or (record.entries == 0 and not parts.store.sessions_of(key)):
+        return None
+    session = await parts.store.open(record.session) if record.entries else None
+    begins = [] if session is None else session.entries[: len(one.entries)]
+    if [bare(entry) for entry in begins] != [bare(entry) for entry in one.entries]:
+        detail = f"{key} has a session already; nothing was imported. Choose another key."
+        raise Problem(409, "Key in use", detail, [("key", detail)])
+    return record.session
+
+
+def bare(entry: Entry) -> Entry:
+    """What was said, without when and where."""
+    return dataclasses.replace(entry, seq=0, id="", turn=None, at=EPOCH, tokens=0)
+
+
+def _cut_short(error: StorageError, written: list[dict[str, Any]], count: int) -> Problem:
+    told = problem_of(error) or Problem(503, "Storage failed", str(error))
+    if count == 1:
+        return told
+    detail = (
+        f"{len(written)} of {count} conversations were imported, then: {told.detail} Send the same file again: it goes "
+        "on after those."
+    )
+    return dataclasses.replace(told, detail=detail, extra={"sessions": written})
 
 
 def counted(entry: Entry, count: Any) -> Entry:
