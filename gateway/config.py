@@ -7,23 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from yaml.error import MarkedYAMLError
 
 from compaction.policy import CompactionPolicy
 from gateway.agents import AgentPolicy
 from gateway.commands import CommandsPolicy
 from gateway.http.policy import AuthPolicy, ServerPolicy
+from gateway.jobs.policy import DeliverPolicy, HookPolicy, JobsPolicy, check_names, none_is_empty
 from gateway.models.policy import LOCAL, ModelPolicy, RolesPolicy
 from memory.policy import MemoryPolicy
-from sessions.policy import Policy, QueuePolicy, SessionsPolicy, TurnPolicy
+from sessions.policy import CleanupPolicy, Policy, QueuePolicy, SessionsPolicy, TurnPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 PREFIX = "SESSIOND_"
 SEPARATOR = "__"
-SECRETS = frozenset({"api_key", "token"})
+SECRETS = frozenset({"api_key", "token", "secret"})
 NOT_SETTINGS = frozenset({"SESSIOND_URL", "SESSIOND_TOKEN", "SESSIOND_CONFIG"})
 
 
@@ -44,6 +45,11 @@ class LoggingPolicy(Policy):
     )
 
 
+def _told_apart(hooks: tuple[HookPolicy, ...]) -> tuple[HookPolicy, ...]:
+    check_names("webhooks", [hook.name for hook in hooks])
+    return hooks
+
+
 class Config(Policy):
     """All settings. Everything can be left out."""
 
@@ -59,6 +65,9 @@ class Config(Policy):
     sessions: SessionsPolicy = Field(
         default_factory=SessionsPolicy, description="Where messages go and how they are kept."
     )
+    cleanup: CleanupPolicy = Field(
+        default_factory=CleanupPolicy, description="Sessions that are not used any more."
+    )
     queue: QueuePolicy = Field(default_factory=QueuePolicy, description="Messages that arrive while a turn runs.")
     turn: TurnPolicy = Field(default_factory=TurnPolicy, description="Limits of one turn.")
     compaction: CompactionPolicy = Field(
@@ -66,6 +75,13 @@ class Config(Policy):
     )
     memory: MemoryPolicy = Field(default_factory=MemoryPolicy, description="Memories: facts that outlive sessions.")
     commands: CommandsPolicy = Field(default_factory=CommandsPolicy, description="Commands people type.")
+    jobs: JobsPolicy = Field(default_factory=JobsPolicy, description="Scheduled jobs, and how they are run.")
+    hooks: Annotated[tuple[HookPolicy, ...], BeforeValidator(none_is_empty), AfterValidator(_told_apart)] = Field(
+        default=(), description="Webhooks, each at POST /hooks/<name>; `sessiond hooks show <name>` prints a call."
+    )
+    deliver: DeliverPolicy = Field(
+        default_factory=DeliverPolicy, description="Pushing replies to other servers and sessions."
+    )
     shutdown: ShutdownPolicy = Field(default_factory=ShutdownPolicy, description="Stopping.")
     logging: LoggingPolicy = Field(default_factory=LoggingPolicy, description="The daemon's log.")
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, SecretStr
 from gateway.agents import AgentPolicy
 from gateway.config import Config, dump_yaml
 from gateway.http.policy import TokenPolicy
+from gateway.jobs.policy import EXAMPLE_SECRET, DeliverTo, HookPolicy, JobPolicy
 from gateway.models.policy import ModelPolicy
 from sessions.policy import ResetOverride
 
@@ -28,8 +29,14 @@ NAMED: dict[str, tuple[str, type[BaseModel]]] = {
     "models": ("chat", ModelPolicy),
     "agents": ("main", AgentPolicy),
     "sessions.reset.by_type": ("group", ResetOverride),
+    "deliver.sessions": ("agent:main:telegram", DeliverTo),
 }
 LISTED: dict[str, type[BaseModel]] = {"auth.tokens": TokenPolicy}
+# lists without a value, so that one line with `#:` taken away is enough
+STARTED: dict[str, tuple[str, type[BaseModel]]] = {
+    "jobs.scheduled": ('{name: morning, schedule: "0 8 * * *", message: "Good morning!"}', JobPolicy),
+    "hooks": (f'{{name: build, secret: "{EXAMPLE_SECRET}", template: "Build {{{{ body.id }}}} failed"}}', HookPolicy),
+}
 
 
 def render_example() -> str:
@@ -46,6 +53,8 @@ def _lines(policy: type[BaseModel], depth: int, *, path: str, commented: bool) -
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             out.append(_line(f"{name}:", depth, commented))
             out.extend(_lines(inner, depth + 1, path=place, commented=commented))
+        elif place in STARTED:
+            out.append(_line(f"{name}:", depth, commented))
         else:
             out.append(_line(f"{name}: {_default(field)}", depth, commented))
         out.extend(_inside(place, depth))
@@ -59,6 +68,13 @@ def _inside(place: str, depth: int) -> list[str]:
     if place in NAMED:
         key, policy = NAMED[place]
         return [_line(f"{key}:", depth + 1, True), *_lines(policy, depth + 2, path=f"{place}.*", commented=True)]
+    if place in STARTED:
+        example, policy = STARTED[place]
+        return [
+            _line(f"- {example}", depth + 1, True),
+            *_comment("All that an entry may have:", depth + 1),
+            *_lines(policy, depth + 2, path=f"{place}.*", commented=True),
+        ]
     if place in LISTED:
         lines = _lines(LISTED[place], depth + 1, path=f"{place}.*", commented=True)
         return [_line("-", depth, True), *lines]

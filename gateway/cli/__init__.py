@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import chat, data, evaluate, search, server, sessions
+from gateway.cli import chat, data, deliveries, evaluate, hooks, jobs, search, server, sessions
 
 app = typer.Typer(
     name="sessiond",
@@ -17,6 +17,9 @@ app = typer.Typer(
 for group in (server, chat, search, data):
     group.register(app)
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(hooks.app, name="hooks")
+app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(evaluate.app, name="eval")
 
 

@@ -50,6 +50,7 @@ def serve(
 
     from gateway.daemon import serve as run
     from gateway.http.auth import MissingSecret, UnsafeBinding, check_binding
+    from gateway.jobs.hooks import MissingHookSecret
     from gateway.logs import configure_logging
     from sessions.files import AlreadyRunning, StorageError
 
@@ -63,7 +64,7 @@ def serve(
         check_binding(server.host, settings.auth)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             code = runner.run(run(settings, folder))
-    except (AlreadyRunning, UnsafeBinding, MissingSecret) as error:
+    except (AlreadyRunning, UnsafeBinding, MissingSecret, MissingHookSecret) as error:
         fail(str(error), USAGE)
     except StorageError as error:
         fail(f"{folder} cannot be used: {error}", FAILED)

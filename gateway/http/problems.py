@@ -11,6 +11,8 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from gateway.http.json import clean_text, dump
+from gateway.jobs.book import NameTaken
+from gateway.jobs.store import JobsClosed
 from gateway.ledger import LedgerClosed
 from gateway.models.base import ModelError, UnknownModel
 from gateway.turns import MessageTooLong, RequestConflict, Stopping
@@ -99,7 +101,13 @@ def problem_of(error: Exception) -> Problem | None:
             return Problem(400, "Unknown model", str(error), [("model", str(error))])
         case BadCursor():
             return Problem(400, "Bad cursor", str(error), [("cursor", str(error))])
-        case Stopping() | LedgerClosed():
+        case NameTaken():
+            return Problem(409, "Name taken", str(error), [("name", str(error))])
+        case Stopping() | LedgerClosed() | JobsClosed():
+            return Problem(503, "Not available", str(error), headers={"Retry-After": "5"})
+        case SearchTooBroad():
+            return Problem(422, "Search too broad", str(error), [("q", str(error))])
+        case SearchFailed():
             return Problem(503, "Not available", str(error), headers={"Retry-After": "5"})
         case InvalidMemory():
             return Problem(422, "Invalid request", str(error), [(error.field, error.why)])
@@ -110,10 +118,6 @@ def problem_of(error: Exception) -> Problem | None:
         case Forgotten():
             return Problem(409, "Deleted before", str(error))
         case MemoryUnavailable():
-            return Problem(503, "Not available", str(error), headers={"Retry-After": "5"})
-        case SearchTooBroad():
-            return Problem(422, "Search too broad", str(error), [("q", str(error))])
-        case SearchFailed():
             return Problem(503, "Not available", str(error), headers={"Retry-After": "5"})
         case SessionGone():
             return not_found("session")

@@ -48,10 +48,14 @@ def test_nobody_else_sees_a_persons_session_by_any_route(url: str) -> None:
         f"{url}/v1/sessions/{ANAS}/messages", json={"text": "hush"}, headers=bearer("user-secret")
     ).json()
     routes = [
-        (method.upper(), path.replace("{key}", ANAS).replace("{id}", said["turn"]), operation)
+        (
+            method.upper(),
+            path.replace("{key}", ANAS).replace("{id}", said["turn"]).replace("{name}", "build"),
+            operation,
+        )
         for path, methods in described["paths"].items()
         for method, operation in methods.items()
-        if "{" in path
+        if "{" in path and operation.get("security") != []  # webhooks prove who they are by a signature
     ]
     assert len(routes) > 15
     for method, path, operation in routes:

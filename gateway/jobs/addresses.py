@@ -1,0 +1,118 @@
+"""Where the daemon may send something: the addresses of the open internet, and what `deliver.allow` names."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Address = IPv4Address | IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+NAT64 = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
+PORTS = {"http": 80, "https": 443}
+
+
+class AddressRefused(Exception):
+    """Nothing may be sent there; the message says which setting would allow it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """One entry of `deliver.allow`: a host name or a network, for one port or all."""
+
+    host: str | None
+    network: Network | None
+    port: int | None
+
+    def names(self, host: str, address: Address, port: int) -> bool:
+        if self.port is not None and self.port != port:
+            return False
+        if self.network is not None:
+            return any(one in self.network for one in (address, *_inside(address)))
+        return self.host == _plain(host)
+
+
+def parse_allowed(text: str) -> Allowed:
+    """`localhost`, `10.0.0.0/8`, `127.0.0.1:9000`, `[::1]:9000`, `hooks.lan:8080`. Raises ValueError."""
+    try:
+        return Allowed(None, ip_network(text.strip("[]"), strict=False), None)
+    except ValueError:
+        pass
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname or parts.path or parts.query or parts.username is not None:
+        raise ValueError(f"{text!r} is no host, address or network, such as 127.0.0.1:9000, 10.0.0.0/8 or hooks.lan")
+    try:
+        return Allowed(None, ip_network(parts.hostname), parts.port)
+    except ValueError:
+        return Allowed(_plain(parts.hostname), None, parts.port)
+
+
+def check_address(host: str, address: str, port: int, allowed: Sequence[Allowed]) -> None:
+    """`address` is what `host` means now. Raises AddressRefused."""
+    ip = ip_address(address.partition("%")[0])
+    if any(rule.names(host, ip, port) for rule in allowed):
+        return
+    if not is_public(ip):
+        raise AddressRefused(
+            f"{host} is {ip}, an address that is not on the open internet. "
+            f"Add {host}:{port} to deliver.allow if it should be sent there."
+        )
+
+
+def is_public(ip: Address) -> bool:
+    """Whether it, and every address inside it, belongs to the open internet."""
+    return all(_is_global(one) for one in (ip, *_inside(ip)))
+
+
+def _is_global(ip: Address) -> bool:
+    closed = ip.is_loopback or ip.is_private or ip.is_link_local or ip.is_multicast or ip.is_unspecified
+    site_local = isinstance(ip, IPv6Address) and ip.is_site_local
+    return (ip.is_global and not (closed or ip.is_reserved or site_local)) or _is_nat64(ip)
+
+
+def _is_nat64(ip: Address) -> bool:
+    return any(ip in network for network in NAT64)
+
+
+def _inside(ip: Address) -> Iterator[Address]:
+    """IPv4 addresses that an IPv6 address leads to."""
+    if not isinstance(ip, IPv6Address):
+        return
+    if ip.ipv4_mapped is not None:
+        yield ip.ipv4_mapped
+    if ip.sixtofour is not None:
+        yield ip.sixtofour
+    if ip.teredo is not None:
+        yield from ip.teredo
+    if _is_nat64(ip):
+        yield IPv4Address(int(ip) & 0xFFFFFFFF)
+
+
+def _plain(host: str) -> str:
+    return host.lower().rstrip(".")
+
+
+def target_of(url: str) -> tuple[str, int]:
+    """(host, port) of an address to send to. Raises ValueError for what is not http(s) or has no host."""
+    parts = urlsplit(url)
+    if parts.scheme not in PORTS:
+        raise ValueError("must start with http:// or https://")
+    if not parts.hostname:
+        raise ValueError("names no host")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("holds a user or password; send them as a header")
+    return parts.hostname, parts.port or PORTS[parts.scheme]
+
+
+def literal(host: str) -> Address | None:
+    """The address a host is written as; None for a name, which has to be looked up."""
+    try:
+        return ip_address(host.strip("[]"))
+    except ValueError:
+        return None

@@ -1,0 +1,385 @@
+"""All jobs: what is configured and what people have added, when they are due, and how they stand."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from gateway.jobs.decisions import (
+    ON_TIME,
+    Planned,
+    after_run,
+    again_after_cut,
+    done_with,
+    overlapping,
+    plan_job,
+    set_back,
+    start_times,
+)
+from gateway.jobs.runs import is_open, run_facts
+from gateway.jobs.timing import next_after, zone_of
+from gateway.jobs.values import Delivery, Job, Run, Trigger
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from gateway.clock import Clock
+    from gateway.jobs.outbox import Outbox
+    from gateway.jobs.policy import JobPolicy, JobsPolicy
+    from gateway.jobs.runs import Runs
+    from gateway.jobs.store import JobStore
+    from gateway.turns import Turns
+
+log = structlog.get_logger()
+
+YIELD_EVERY = 25
+Times = Sequence[tuple[datetime, Trigger]]
+
+
+class NameTaken(Exception):
+    """There is a job of that name already."""
+
+
+class JobBook:
+    """The jobs, in memory and in `state.db`; what is changed is on disk first. `run_due` makes runs of what is due."""
+
+    name = "jobs"
+
+    def __init__(
+        self,
+        *,
+        store: JobStore,
+        runs: Runs,
+        outbox: Outbox,
+        turns: Turns,
+        clock: Clock,
+        policy: JobsPolicy,
+        machine_zone: ZoneInfo,
+    ) -> None:
+        self._store = store
+        self._runs = runs
+        self._outbox = outbox
+        self._turns = turns
+        self._clock = clock
+        self._policy = policy
+        self._machine_zone = machine_zone
+        self._jobs: dict[str, Job] = {}
+        self._skips: dict[str, Run] = {}
+        self._lock = asyncio.Lock()
+        self._loaded = asyncio.Event()
+        self.retimed: Callable[[], None] = lambda: None
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def all(self) -> list[Job]:
+        """In the order of their names."""
+        await self._loaded.wait()
+        return sorted(self._jobs.values(), key=lambda job: job.policy.name)
+
+    async def find(self, wanted: str) -> Job | None:
+        """By id or name."""
+        await self._loaded.wait()
+        known = self._jobs.get(wanted)
+        return known or next((job for job in self._jobs.values() if job.policy.name == wanted), None)
+
+    def due_times(self, job: Job, count: int) -> list[datetime]:
+        """The next times of a job, whether it is active or not."""
+        following = next_after(job.policy, self._machine_zone, job.anchor)
+        times: list[datetime] = []
+        at = job.due_at if job.active else following(self._clock.now())
+        while at is not None and len(times) < count:
+            times.append(at)
+            at = following(at)
+        return times
+
+    def next_due(self, now: datetime) -> datetime | None:
+        """When the next job is due; now when the clock was set back by days."""
+        if any(set_back(job, now) for job in self._jobs.values()):
+            return now
+        return min((at for job in self._jobs.values() if (at := job.next_at) is not None), default=None)
+
+    # --- changing -------------------------------------------------------------------------------------------------
+
+    async def add(self, policy: JobPolicy) -> Job:
+        """Raises NameTaken and JobsClosed."""
+        await self._loaded.wait()
+        async with self._lock:
+            if any(job.policy.name == policy.name for job in self._jobs.values()):
+                raise NameTaken(
+                    f"There is a job called {policy.name!r} already. Choose another name, or change that one."
+                )
+            now = self._clock.now()
+            job = Job(id=self._clock.new_id(), origin="api", policy=policy, created_at=now, anchor=now)
+            return await self._keep(self._timed(job))
+
+    async def change(self, job_id: str, policy: JobPolicy) -> Job | None:
+        """Another definition; it counts anew from now. None: the job has gone."""
+        async with self._lock:
+            job = self._jobs.get(job_id)
+            if job is None:
+                return None
+            if any(other.policy.name == policy.name and other.id != job_id for other in self._jobs.values()):
+                raise NameTaken(f"There is a job called {policy.name!r} already. Choose another name.")
+            changed = dataclasses.replace(
+                job, policy=policy, anchor=self._clock.now(), failures=0, retry_at=None, disabled=None
+            )
+            return await self._keep(self._timed(changed))
+
+    async def pause(self, job_id: str, paused: bool) -> Job | None:
+        """Stops it from running by itself, or lets it again, also after too many failures. Nothing is caught up."""
+        async with self._lock:
+            job = self._jobs.get(job_id)
+            if job is None:
+                return None
+            changed = dataclasses.replace(job, paused=paused)
+            if not paused:
+                changed = self._timed(dataclasses.replace(changed, failures=0, retry_at=None, disabled=None))
+            return await self._keep(changed)
+
+    async def remove(self, job_id: str) -> None:
+        """The job; the records of its runs stay, and a run that goes on ends."""
+        async with self._lock:
+            await self._store.save(removed=[job_id])
+            self._jobs.pop(job_id, None)
+
+    async def run_now(self, job: Job) -> Run:
+        """A run by hand, beside the schedule."""
+        now = self._clock.now()
+        run = self._run(job, now, now, "manual")
+        await self._store.save(runs=[run])
+        self._runs.enter([run])
+        return run
+
+    async def _keep(self, job: Job) -> Job:
+        await self._store.save(jobs=[job])
+        self._jobs[job.id] = job
+        self.retimed()
+        return job
+
+    def _timed(self, job: Job) -> Job:
+        """Due next after now."""
+        following = next_after(job.policy, self._machine_zone, job.anchor)
+        return dataclasses.replace(job, due_at=following(self._clock.now()), last_due=None)
+
+    # --- start ----------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Reads the jobs, brings them up to the configuration, and settles runs that were open. Raises JobsClosed."""
+        known = {job.id: job for job in await self._store.jobs()}
+        by_name = {job.policy.name: job for job in known.values()}
+        configured = {policy.name: policy for policy in self._policy.scheduled}
+        changed: list[Job] = []
+        for name, policy in configured.items():
+            job = by_name.get(name)
+            if job is None:
+                now = self._clock.now()
+                job = Job(id=self._clock.new_id(), origin="config", policy=policy, created_at=now, anchor=now)
+                changed.append(self._timed(job))
+            elif job.policy != policy or job.origin != "config":
+                job = dataclasses.replace(job, origin="config", policy=policy, failures=0, retry_at=None, disabled=None)
+                changed.append(self._timed(job))
+        removed = [job.id for job in known.values() if job.origin == "config" and job.policy.name not in configured]
+        await self._store.save(jobs=changed, removed=removed)
+        self._jobs = {**known, **{job.id: job for job in changed}}
+        for job_id in removed:
+            del self._jobs[job_id]
+        self._loaded.set()
+
+    async def recover(self, opened: Sequence[Run]) -> None:
+        """Runs of jobs that were open when the daemon ended: finished, taken up again, or left."""
+        for run in opened:
+            if run.status == "waiting":
+                await self._still_due(run)
+            else:
+                await self._cut(run)
+
+    async def _still_due(self, run: Run) -> None:
+        job = self._jobs.get(run.owner)
+        late = self._clock.now() - run.due_at > ON_TIME
+        if job is None or (late and not again_after_cut(job.policy.missed)):
+            why = "The daemon was down when it was due."
+            await self._store.save(runs=[dataclasses.replace(run, status="skipped", error=why, ended_at=run.due_at)])
+        else:
+            self._runs.enter([run])
+
+    async def _cut(self, run: Run) -> None:
+        turn, result = await self._runs.found(run)
+        if turn is not None and result is not None:
+            await self.settle(self._runs.finished(run, turn, result))
+            return
+        now = self._clock.now()
+        why = "The daemon ended while it was going."
+        cut = dataclasses.replace(run, status="interrupted", error=why, ended_at=now, turn=turn, text=None)
+        job = self._jobs.get(run.owner)
+        if job is not None and again_after_cut(job.policy.missed):
+            again = dataclasses.replace(
+                self._run(job, run.due_at, now, "again"), request=run.request, attempt=run.attempt + 1
+            )
+            await self._store.save(runs=[cut, again])
+            self._runs.enter([again])
+            return
+        await self._store.save(runs=[cut])
+        if turn is not None:
+            await self._turns.abandon(turn, why)
+
+    # --- due ------------------------------------------------------------------------------------------------------
+
+    async def run_due(self, now: datetime) -> None:
+        """Makes runs of what is due. The runs and the jobs' next times are written together, so that a crash neither
+        loses nor doubles one. Raises JobsClosed."""
+        async with self._lock:
+            due: list[tuple[Job, Times]] = []
+            changed: list[Job] = []
+            notes: list[Run] = []
+            for number, job in enumerate(self._jobs.values(), 1):
+                if number % YIELD_EVERY == 0:
+                    await asyncio.sleep(0)  # a thousand jobs at once do not hold up replies
+                if not set_back(job, now) and (job.next_at is None or job.next_at > now):
+                    continue
+                plan = plan_job(job, now, next_after(job.policy, self._machine_zone, job.anchor))
+                if plan is not None:
+                    changed.append(plan.job)
+                    due.extend([(plan.job, plan.runs)] if plan.runs else ())
+                    notes.extend([self._missed(plan, now)] if plan.left_out else ())
+            if not changed:
+                return
+            entered, cancelled, skipped = self._admitted(due, now)
+            await self._store.save(jobs=changed, runs=[*entered, *notes, *skipped])
+            self._jobs.update({job.id: job for job in changed})
+            self._runs.enter(entered)
+        for run in cancelled:
+            await self._runs.cancel(run, "The next run of the job was due.")
+
+    def _admitted(self, due: Sequence[tuple[Job, Times]], now: datetime) -> tuple[list[Run], list[Run], list[Run]]:
+        """(runs to enter, open runs to cancel, records of what is skipped), as `overlap` of each job says. Runs of one
+        job that are caught up together go one after the other."""
+        count = sum(len(times) for _, times in due)
+        starts = iter(start_times(now, count, self._policy.max_parallel, self._policy.spread_s))
+        entered: list[Run] = []
+        cancelled: list[Run] = []
+        skipped: list[Run] = []
+        for job, times in due:
+            opened = self._runs.open_of("job", job.id)
+            verdict = overlapping(job.policy.overlap, opened)
+            if verdict == "skip":
+                skipped.append(self._left_out(job, times[0][0], now, len(times), "The run before it was still going."))
+                continue
+            self._skips.pop(job.id, None)
+            entered.extend(self._run(job, due_at, next(starts), trigger) for due_at, trigger in times)
+            cancelled.extend(opened if verdict == "cancel" else ())
+        return entered, cancelled, skipped
+
+    def _run(self, job: Job, due_at: datetime, start_at: datetime, trigger: Trigger) -> Run:
+        run_id = self._clock.new_id()
+        policy = job.policy
+        isolated = policy.session == "isolated"
+        return Run(
+            id=run_id,
+            kind="job",
+            owner=job.id,
+            name=policy.name,
+            due_at=due_at,
+            start_at=start_at,
+            trigger=trigger,
+            key=f"cron:{job.id}" if policy.session in ("isolated", "continuing") else policy.session,
+            request=f"job-{run_id}",
+            agent=policy.agent,
+            model=policy.model,
+            attempt=job.failures + 1,
+            own_session=isolated,
+            timeout_s=policy.timeout_s,
+            deliver=policy.deliver,
+        )
+
+    def _missed(self, plan: Planned, now: datetime) -> Run:
+        why = f"Due while the daemon was down or asleep (missed: {plan.job.policy.missed})."
+        return self._left_out(plan.job, plan.since or now, now, plan.left_out, why)
+
+    def _left_out(self, job: Job, due_at: datetime, now: datetime, count: int, why: str) -> Run:
+        """The record of due times that are not run for. What is left out for the same reason, without a run between,
+        is one record."""
+        before = self._skips.get(job.id)
+        if before is not None and before.error == why:
+            run = dataclasses.replace(before, ended_at=now, skipped=before.skipped + count)
+        else:
+            run = self._run(job, due_at, now, "schedule")
+            run = dataclasses.replace(run, status="skipped", ended_at=now, skipped=count, error=why, own_session=False)
+        self._skips[job.id] = run
+        return run
+
+    # --- the runs' owner ------------------------------------------------------------------------------------------
+
+    async def text_of(self, run: Run) -> str:
+        """The job's message as it is now. Raises BadTemplate."""
+        job = self._jobs.get(run.owner)
+        if job is None:
+            raise ValueError("The job was removed before it ran.")
+        source = job.policy.message
+        if "{" not in source:
+            return source
+        from gateway.jobs.templates import render
+
+        recent = await self._store.runs("job", job.id, limit=20)
+        last = next((one for one in recent if one.id != run.id and not is_open(one)), None)
+        zone = zone_of(job.policy, self._machine_zone)
+        values: dict[str, Any] = {
+            "now": self._clock.now().astimezone(zone),
+            "job": {"id": job.id, "name": job.policy.name},
+            "last_run": None if last is None else _last_run(last, zone),
+        }
+        return await asyncio.to_thread(render, source, values)
+
+    async def settle(self, run: Run) -> None:
+        """The end of a run, the job after it and the delivery of its reply: in one transaction."""
+        async with self._lock:
+            job = self._jobs.get(run.owner)
+            deliveries: list[Delivery] = []
+            if run.status == "ok" and run.deliver is not None:
+                deliveries.append(
+                    self._outbox.draft(
+                        run.deliver, key=run.key, kind="job.reply", run=run.id, turn=run.turn, facts=run_facts(run)
+                    )
+                )
+            jobs: list[Job] = []
+            removed: list[str] = []
+            if job is not None:
+                after = after_run(job, run, self._clock.now()) if run.trigger != "manual" else job
+                if after.disabled and not job.disabled:
+                    log.warning("job.disabled", job=job.policy.name, why=after.disabled)
+                    deliveries.extend(self._notice(after, run))
+                if run.trigger != "manual" and done_with(after):
+                    removed.append(job.id)
+                else:
+                    jobs.append(after)
+            await self._store.save(jobs=jobs, removed=removed, runs=[run], deliveries=deliveries)
+            for job_id in removed:
+                self._jobs.pop(job_id, None)
+            self._jobs.update({changed.id: changed for changed in jobs})
+            self.retimed()
+        if deliveries:
+            self._outbox.wake()
+
+    def _notice(self, job: Job, run: Run) -> list[Delivery]:
+        if job.policy.deliver is None:
+            return []
+        name = job.policy.name
+        text = f"The job {name} is disabled: {job.disabled}. Let it run again with: sessiond jobs resume {name}"
+        return [
+            self._outbox.draft(
+                job.policy.deliver, key=run.key, kind="job.disabled", notice=text, facts={"job": job.policy.name}
+            )
+        ]
+
+
+def _last_run(run: Run, zone: ZoneInfo) -> dict[str, Any]:
+    return {
+        "status": run.status,
+        "due_at": run.due_at.astimezone(zone),
+        "ended_at": None if run.ended_at is None else run.ended_at.astimezone(zone),
+        "error": run.error,
+    }

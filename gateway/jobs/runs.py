@@ -1,0 +1,303 @@
+"""Runs of jobs and webhooks: started in order within their limits, each carried to an end that is on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+
+from gateway.jobs.store import JobsClosed
+from gateway.jobs.values import OPEN, Run
+from gateway.jobs.waiting import within
+from gateway.models.base import UnknownModel
+from gateway.turn import Incoming
+from gateway.turns import MessageTooLong, Stopping
+from sessions.files import StorageError
+from sessions.keys import SessionKey, parse_key
+from sessions.queues import QueueFull
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+    from decimal import Decimal
+
+    from gateway.clock import Clock
+    from gateway.jobs.policy import JobsPolicy
+    from gateway.jobs.store import JobStore
+    from gateway.jobs.values import RunKind
+    from gateway.turn import Turn, TurnResult
+    from gateway.turns import Turns
+
+log = structlog.get_logger()
+
+RETRY_S = 5.0
+STOPPING_S = 10.0
+
+
+class Owner(Protocol):
+    """What becomes of the runs of one kind."""
+
+    async def text_of(self, run: Run) -> str:
+        """What is said. Raises ValueError when it cannot be made."""
+        ...
+
+    async def settle(self, run: Run) -> None:
+        """Writes the end of a run, with what follows from it. Raises JobsClosed."""
+        ...
+
+
+class Runs:
+    """All runs that are open. `run` starts them until it is cancelled; what is cut then stays open on disk."""
+
+    name = "runs"
+
+    def __init__(
+        self,
+        *,
+        store: JobStore,
+        turns: Turns,
+        clock: Clock,
+        policy: JobsPolicy,
+        cost: Callable[[TurnResult], Decimal | None],
+    ) -> None:
+        self._store = store
+        self._turns = turns
+        self._clock = clock
+        self._limits: dict[RunKind, int] = {"job": policy.max_parallel, "hook": policy.hooks_parallel}
+        self._cost = cost
+        self.owners: dict[RunKind, Owner] = {}
+        self._waiting: list[Run] = []
+        self._going: dict[str, Run] = {}
+        self._turn_of: dict[str, Turn] = {}
+        self._cancelled: dict[str, str] = {}
+        self._ends: dict[str, asyncio.Event] = {}
+        self._wake = asyncio.Event()
+        self._next_start: datetime | None = None
+        self.retimed: Callable[[], None] = lambda: None
+
+    # --- in -------------------------------------------------------------------------------------------------------
+
+    def enter(self, runs: Sequence[Run]) -> None:
+        """Puts runs that are on disk in line."""
+        for run in runs:
+            if run.id not in self._ends:
+                self._ends[run.id] = asyncio.Event()
+                self._waiting.append(run)
+        self._wake.set()
+
+    def open_of(self, kind: RunKind, owner: str) -> list[Run]:
+        """Runs of a job or webhook that wait or go on."""
+        return [run for run in (*self._going.values(), *self._waiting) if run.kind == kind and run.owner == owner]
+
+    async def ended(self, run_id: str) -> None:
+        """Waits for the end of a run; returns at once when it is not open."""
+        end = self._ends.get(run_id)
+        if end is not None:
+            await end.wait()
+
+    async def cancel(self, run: Run, why: str) -> None:
+        """Ends a run as interrupted: its reply is stopped, or it never starts."""
+        if run in self._waiting:
+            self._waiting.remove(run)
+            await self._end(dataclasses.replace(run, status="interrupted", error=why))
+            return
+        self._cancelled[run.id] = why
+        turn = self._turn_of.get(run.id)
+        if turn is not None:
+            await self._turns.stop(turn)
+
+    # --- the loop -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._wake.clear()
+                self._start_ready(group)
+                self.retimed()
+                await self._wake.wait()
+
+    def next_due(self, now: datetime) -> datetime | None:
+        """When the next run may start that waits for its time."""
+        return self._next_start
+
+    async def run_due(self, now: datetime) -> None:
+        self._next_start = None
+        self._wake.set()
+
+    def _start_ready(self, group: asyncio.TaskGroup) -> None:
+        """Starts what may start. Runs of one session go one after the other."""
+        now = self._clock.now()
+        going = {kind: sum(run.kind == kind for run in self._going.values()) for kind in self._limits}
+        keys = {run.key for run in self._going.values()}
+        later: list[datetime] = []
+        left: list[Run] = []
+        for run in self._waiting:
+            early = run.start_at > now
+            if early:
+                later.append(run.start_at)
+            if early or run.key in keys or going[run.kind] >= self._limits[run.kind]:
+                left.append(run)
+                keys.add(run.key)
+                continue
+            going[run.kind] += 1
+            keys.add(run.key)
+            self._going[run.id] = run
+            group.create_task(self._carry(run), name=f"{run.kind} {run.name}")
+        self._waiting = left
+        self._next_start = min(later, default=None)
+
+    async def _carry(self, run: Run) -> None:
+        """A run from its start to its end."""
+        try:
+            started = dataclasses.replace(run, status="running", started_at=run.started_at or self._clock.now())
+            self._going[run.id] = started
+            ended = await self._performed(started)
+        except Stopping:
+            # its row stays open: the next start takes it up, or marks it interrupted
+            return
+        except Exception as error:
+            log.exception("run.failed", run=run.id, name=run.name)
+            why = f"The run failed inside sessiond ({type(error).__name__}). The log has the details."
+            ended = dataclasses.replace(run, status="error", error=why)
+        finally:
+            self._turn_of.pop(run.id, None)
+        try:
+            await self._end(ended)
+        finally:
+            self._going.pop(run.id, None)
+            self._wake.set()
+
+    async def _performed(self, run: Run) -> Run:
+        """Says it, and waits for the reply. Raises Stopping."""
+        deadline = self._clock.monotonic() + run.timeout_s
+        try:
+            text = await self.owners[run.kind].text_of(run)
+            await self._written(run)
+            turn = await self._accepted(run, text, deadline)
+        except (ValueError, MessageTooLong, UnknownModel) as error:
+            return dataclasses.replace(run, status="error", error=str(error))
+        except (QueueFull, StorageError) as error:
+            return dataclasses.replace(run, status="timeout", error=str(error))
+        run = dataclasses.replace(run, turn=turn.id, session=turn.session.id, text=None)
+        self._going[run.id], self._turn_of[run.id] = run, turn
+        await self._written(run)
+        if run.id in self._cancelled:
+            await self._turns.stop(turn)
+        if not await within(self._clock, max(0.0, deadline - self._clock.monotonic()), turn.done()):
+            await self._turns.stop(turn)
+            await within(self._clock, STOPPING_S, turn.done())
+            why = f"No reply within {run.timeout_s:g} s."
+            return self._with_result(dataclasses.replace(run, status="timeout", error=why), turn.result)
+        assert turn.result is not None  # noqa: S101
+        return self._with_result(self._judged(run, turn.result), turn.result)
+
+    async def _accepted(self, run: Run, text: str, deadline: float) -> Turn:
+        """The turn of the run's message: the one that a crash has cut goes on. A full queue or disk is waited for."""
+        key = key_of(run)
+        while True:
+            known = await self._turns.turn_of(key, run.request)
+            if known is not None:
+                turn = await self._turns.resume(known)
+                if turn is not None:
+                    return turn
+            incoming = Incoming(
+                text=text,
+                request_id=run.request,
+                request_sha256=hashlib.sha256(run.request.encode()).hexdigest(),
+                model=run.model,
+                source=f"{run.kind}:{run.id}",
+                queue="followup",
+                commands=False,
+                fresh=run.own_session,
+            )
+            try:
+                return await self._turns.start(key, incoming)
+            except (QueueFull, StorageError) as error:
+                if self._clock.monotonic() + RETRY_S > deadline:
+                    raise
+                log.warning("run.not_started", run=run.id, name=run.name, error=str(error), retry_s=RETRY_S)
+                await self._clock.sleep(RETRY_S)
+
+    def _judged(self, run: Run, result: TurnResult) -> Run:
+        if run.id in self._cancelled:
+            return dataclasses.replace(run, status="interrupted", error=self._cancelled[run.id])
+        return judged(run, result)
+
+    def _with_result(self, run: Run, result: TurnResult | None) -> Run:
+        if result is None:
+            return run
+        cost = self._cost(result)
+        return dataclasses.replace(
+            run,
+            usage=None if result.usage is None else result.usage.to_json(),
+            cost=None if cost is None else str(cost),
+        )
+
+    async def _written(self, run: Run) -> None:
+        """On disk, however long the disk takes."""
+        while True:
+            try:
+                return await self._store.save(runs=[run])
+            except JobsClosed as error:
+                await self._pause(run, error)
+
+    async def _end(self, run: Run) -> None:
+        ended = dataclasses.replace(run, ended_at=self._clock.now(), text=None)
+        while True:
+            try:
+                await self.owners[run.kind].settle(ended)
+                break
+            except JobsClosed as error:
+                await self._pause(run, error)
+        log.info("run.ended", kind=run.kind, name=run.name, run=run.id, status=run.status, error=run.error)
+        self._cancelled.pop(run.id, None)
+        end = self._ends.pop(run.id, None)
+        if end is not None:
+            end.set()
+
+    async def _pause(self, run: Run, error: Exception) -> None:
+        log.warning("run.not_written", run=run.id, error=str(error), retry_s=RETRY_S)
+        await self._clock.sleep(RETRY_S)
+
+    # --- after a crash --------------------------------------------------------------------------------------------
+
+    async def found(self, run: Run) -> tuple[str | None, TurnResult | None]:
+        """(turn, result) of a run that was open when the daemon ended, as its transcript tells."""
+        known = await self._turns.turn_of(key_of(run), run.request)
+        if known is None:
+            return None, None
+        return known, await self._turns.result_of(known)
+
+    def finished(self, run: Run, turn: str, result: TurnResult) -> Run:
+        """A run whose reply was on disk before its end was."""
+        known = dataclasses.replace(run, turn=turn, session=result.session, ended_at=self._clock.now(), text=None)
+        return self._with_result(judged(known, result), result)
+
+
+def judged(run: Run, result: TurnResult) -> Run:
+    """How a run ended whose turn has ended."""
+    if result.error_code == "stopped" or result.finish in ("stopped", "interrupted"):
+        return dataclasses.replace(run, status="interrupted", error="It was stopped.")
+    if result.failed:
+        return dataclasses.replace(run, status="error", error=result.error)
+    if result.finish == "incomplete":
+        return dataclasses.replace(run, status="error", error="The model broke off in the middle of its reply.")
+    return dataclasses.replace(run, status="ok")
+
+
+def key_of(run: Run) -> SessionKey:
+    """The key of a run's session; keys of jobs and webhooks do not name their agent."""
+    key = parse_key(run.key)
+    return dataclasses.replace(key, agent=run.agent) if key.type in ("cron", "hook") else key
+
+
+def is_open(run: Run) -> bool:
+    return run.status in OPEN
+
+
+def run_facts(run: Run) -> dict[str, Any]:
+    """What a receiver is told of a run."""
+    return {"run": run.id, run.kind: run.name, "session": run.session, "status": run.status}
