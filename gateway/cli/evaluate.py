@@ -1,8 +1,9 @@
-"""Commands that measure quality: eval compaction."""
+"""Commands that measure quality: eval compaction, eval recall."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import tempfile
 from collections.abc import Coroutine
@@ -70,6 +71,43 @@ def compaction(
         one.invented or one.orders or one.neither or one.stale for survivals in found.values() for one in survivals
     )
     raise typer.Exit(FAILED if broken else 0)
+
+
+@app.command()
+def recall(
+    data: Annotated[Path, typer.Option(help="A file in LoCoMo's format.")],
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+) -> None:
+    """How many of the turns that answer a question the search of transcripts brings among its first 5, 10, 20."""
+    from gateway.evidence import measure
+    from memory.evidence import BadEvidenceFile, parse_evidence
+
+    try:
+        conversations = parse_evidence(data.read_text("utf-8"))
+    except OSError as error:
+        fail(f"{data} cannot be read: {error.strerror}.", USAGE)
+    except (BadEvidenceFile, UnicodeDecodeError) as error:
+        fail(f"{data} is not in LoCoMo's format: {error}.", USAGE)
+    _quiet()
+    with tempfile.TemporaryDirectory() as folder:
+        measured = asyncio.run(measure(conversations, Path(folder)))
+    rankings = {"full text": measured.alone.to_json(), "with neighbours": measured.with_neighbours.to_json()}
+    if as_json:
+        best = rankings["with neighbours"]
+        show_json({"questions": measured.alone.questions, **best, "rankings": rankings})
+        return
+    names = list(rankings["full text"])
+    show_table(
+        [[name, *(f"{shares[one]:.1f}" for one in names)] for name, shares in rankings.items()],
+        [f"{measured.alone.questions} QUESTIONS, PER CENT", *(name.upper() for name in names)],
+    )
+
+
+def _quiet() -> None:
+    """What the store and the archive log of their own lives is not the answer."""
+    import structlog
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 
 def _names(asked: list[str]) -> list[str]:
