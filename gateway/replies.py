@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gateway.calls import LastCall
     from gateway.clock import Clock
     from gateway.models.base import ChatModel
+    from gateway.models.policy import ModelPolicy
     from gateway.prompts import Built
     from gateway.tools import ToolContext, ToolRegistry
     from gateway.turn import Incoming, Turn
@@ -42,6 +43,7 @@ class Models(Protocol):
     """Which model answers. Raises UnknownModel for a name nobody configured."""
 
     def choose(self, agent: str, wanted: str | None) -> ChatModel: ...
+    def policy(self, name: str) -> ModelPolicy | None: ...
 
 
 class Prompts(Protocol):

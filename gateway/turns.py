@@ -12,6 +12,7 @@ import structlog
 
 from gateway.commands import may_use, parse_command
 from gateway.models.base import ModelError, UnknownModel
+from gateway.models.image_tokens import attachment_tokens
 from gateway.replies import others
 from gateway.turn import Incoming, Turn, TurnResult, result_from_entries
 from sessions.entries import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from gateway.bus import EventBus
     from gateway.clock import Clock
     from gateway.commands import Command, CommandsPolicy
+    from gateway.models.base import ChatModel
     from gateway.replies import Models, Prompts, Replies
     from sessions.keys import SessionKey
     from sessions.policy import QueueMode, QueuePolicy, SessionsPolicy, TurnPolicy
@@ -270,7 +272,7 @@ class Turns:
 
     async def _enqueue(self, session: Session, lane: Lane[Turn], incoming: Incoming) -> Turn:
         model = self._models.choose(session.record.agent, incoming.model or session.record.settings.model)
-        drafts = self._drafts(incoming, model.window)
+        drafts = self._drafts(incoming, model)
         entries = await self._store.append(session, *drafts, opens_turn=True)
         mode = incoming.queue or effective_mode(self._queue, session.record.channel, session.record.settings.queue_mode)
         turn = self._told_turn(entries[0].turn or "", session, incoming, mode)
@@ -291,10 +293,14 @@ class Turns:
 
         return Turn(wanted, session, incoming, mode, tell)
 
-    def _drafts(self, incoming: Incoming, window: int | None) -> list[Entry]:
+    def _drafts(self, incoming: Incoming, model: ChatModel) -> list[Entry]:
         if incoming.results:
             return [dataclasses.replace(r, tokens=self._prompts.count(r.text)) for r in incoming.results]
         tokens = self._prompts.count(incoming.text)
+        if incoming.attachments:
+            policy = self._models.policy(model.name)
+            tokens += sum(attachment_tokens(policy and policy.provider, a) for a in incoming.attachments)
+        window = model.window
         if window is not None and tokens > window:
             raise MessageTooLong(tokens, window)
         return [

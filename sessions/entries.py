@@ -45,12 +45,14 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A file that came with a message; the bytes are in `blobs/` under `sha256`."""
+    """A file that came with a message; the bytes are in `blobs/` under `sha256`. `width`, `height`: an image's pixels."""
 
     sha256: str
     media_type: str
     size_bytes: int
     name: str | None = None
+    width: int | None = None
+    height: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,6 +367,8 @@ def _attachments(value: Any) -> tuple[Attachment, ...]:
             media_type=_text(item["media_type"]),
             size_bytes=_number(item["size_bytes"]),
             name=None if item.get("name") is None else _text(item["name"]),
+            width=None if item.get("width") is None else _number(item["width"]),
+            height=None if item.get("height") is None else _number(item["height"]),
         )
         for item in value
     )

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
+import io
 import re
+import struct
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import imagesize
 import structlog
 from aiohttp import BodyPartReader
 from pydantic import BaseModel, Field
@@ -83,15 +87,13 @@ class FileReader:
         """Raises Problem with the place, and StorageError."""
         if not url.startswith(REFERENCE):
             media_type, content = decode_data_url(url, place, self.policy)
-            return Attachment(sha256=self.blobs.put(content), media_type=media_type, size_bytes=len(content), name=name)
+            return attachment_of(self.blobs.put(content), media_type, content, name)
         reference = url[len(REFERENCE) :]
         found = self.blobs.upload(reference, self.owner)
         if found is None:
             detail = "There is no such upload of yours; unused ones are kept for 24 hours. Upload the file again."
             raise Problem(422, "Invalid attachment", detail, [(place, detail)])
-        return Attachment(
-            sha256=found.sha256, media_type=found.media_type, size_bytes=found.size_bytes, name=name or found.name
-        )
+        return attachment_of(found.sha256, found.media_type, self.blobs.load(found.sha256), name or found.name)
 
     def parts(self, parts: Sequence[Part]) -> tuple[str, tuple[Attachment, ...]]:
         """The text of a message, and its attachments, stored. Raises Problem with the part's place; StorageError."""
@@ -101,6 +103,23 @@ class FileReader:
             detail = f"A message may have {self.policy.max_attachments} attachments; this one has {len(files)}."
             raise Problem(413, "Too many attachments", detail, [("content", detail)])
         return "\n".join(texts), tuple(self.read(part.url, f"content.{n}.url", part.name) for n, part in files)
+
+
+def attachment_of(sha256: str, media_type: str, content: bytes, name: str | None) -> Attachment:
+    """The attachment, with the size of an image as its first bytes tell it."""
+    width = height = -1
+    if media_type.startswith("image/"):
+        with contextlib.suppress(ValueError, ArithmeticError, LookupError, struct.error):
+            width, height = imagesize.get(io.BytesIO(content))  # pyright: ignore[reportUnknownMemberType]
+    known = 0 < width < 2**31 and 0 < height < 2**31
+    return Attachment(
+        sha256=sha256,
+        media_type=media_type,
+        size_bytes=len(content),
+        name=name,
+        width=int(width) if known else None,
+        height=int(height) if known else None,
+    )
 
 
 def file_reader(parts: Parts, caller: Caller) -> FileReader:

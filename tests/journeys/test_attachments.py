@@ -40,6 +40,8 @@ async def test_an_uploaded_image_reaches_the_model_and_goes_with_the_chat(
     assert status == 200, answer
     sent = standin.requests[-1].body["messages"][-1]["content"]
     assert sent[1]["image_url"]["url"].endswith(base64.b64encode(PIXEL).decode())
+    said = (await client.transcript())[0]
+    assert said["tokens"] > 255  # one tile, and the text
     again = await client.call("POST", f"/v1/sessions/{KEY}/messages", body)
     assert again[1]["turn"] == answer["turn"]
     assert (await client.call("DELETE", f"/v1/sessions/{KEY}"))[0] == 200
