@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench import long_sessions, prompt_cost, scale, turn_load
+from tests.bench import archive_load, long_sessions, prompt_cost, scale, turn_load
 from tests.bench.figures import Figure, changes, render_table, to_json
 from tests.bench.processes import daemon, server, write_config
 from tests.bench.turn_load import Addresses
@@ -75,6 +75,7 @@ async def run(size: Size, folder: Path) -> list[Figure]:
             at = Addresses(model=model, proxy=proxy, daemon=process.url)
             figures = await turn_load.measure(at, folder, rounds=size.rounds, turns=size.turns, each=size.each)
         figures += await scale.start_of_process(folder, config, size.starts)
+        figures += await archive_load.by_size(folder, size.sessions)
         figures += await scale.active_sessions(folder / "active", config, model, size.active, size.active_turns)
         figures += await long_sessions.by_age(
             folder / "aged", config, model, size.entries, rounds=size.rounds, turns=size.turns
