@@ -45,7 +45,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A file that came with a message; the bytes are in `blobs/` under `sha256`. `width`, `height`: an image's pixels."""
+    """A file that came with a message; the bytes are in `blobs/` under `sha256`. `width`, `height`: pixels."""
 
     sha256: str
     media_type: str

@@ -75,6 +75,8 @@ def _say(daemon: Daemon, key: str, text: str, *, terminal: bool) -> bool:
             turn = fields.get("turn", turn)
             if name == "delta":
                 typer.echo(fields["text"], nl=False)
+            elif name == "again":
+                typer.echo("\n(sessiond was restarted; the reply begins again)", err=True)
             elif name == "tool_call" and terminal:
                 typer.echo(f"[{fields['name']} …] ", nl=False)
             elif name == "error":
@@ -93,24 +95,57 @@ def _say(daemon: Daemon, key: str, text: str, *, terminal: bool) -> bool:
 def follow(
     daemon: Daemon, key: str, text: str, *, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name, fields) of a turn's events; a stream that breaks is taken up again where it broke, also by a daemon that
-    was restarted meanwhile.
+    """(name, fields) of a turn's events; a stream that breaks is read again from its beginning, without what was told.
+
+    A daemon that was restarted meanwhile may have begun another reply: then `again` comes before its text.
     """
     events = daemon.events("POST", key_path(key, "/messages"), {"text": text, "stream": True})
-    turn, last = "", ""
+    told = Told()
+    turn = ""
     for wait_s in WAITS_S:
+        told.rewind()
         try:
-            for event_id, name, fields in events:
-                turn, last = fields.get("turn", turn), event_id
-                yield name, fields
+            for _, name, fields in events:
+                turn = fields.get("turn", turn)
+                yield from told.new(name, fields)
                 if name in ("done", "error"):
                     return
         except OSError as error:
             if not turn:
                 daemon.unreachable(error)
         pause(wait_s)
-        events = daemon.events("GET", f"/v1/turns/{turn}/events", after=last)
+        events = daemon.events("GET", f"/v1/turns/{turn}/events")
     fail("The connection broke again and again. The reply is in the transcript: sessiond sessions show.", FAILED)
+
+
+class Told:
+    """What was told of a turn, and what of its events, read from the beginning once more, is new."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._names: list[str] = []
+        self.rewind()
+
+    def rewind(self) -> None:
+        """The events begin anew."""
+        self._read = ""
+        self._at = 0
+
+    def new(self, name: str, fields: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        if name != "delta":
+            self._at += 1
+            if name in ("done", "error") or self._at > len(self._names):
+                self._names.append(name)
+                yield name, fields
+            return
+        self._read += fields["text"]
+        if self._text.startswith(self._read):
+            return
+        if not self._read.startswith(self._text):
+            self._text = ""
+            yield "again", {}
+        fresh, self._text = self._read[len(self._text) :], self._read
+        yield "delta", {"text": fresh}
 
 
 def status_line(turn: dict[str, Any]) -> str:
