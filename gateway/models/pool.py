@@ -171,6 +171,10 @@ class ModelPool:
             chain = self._chains[name] = Failover([self._model(one) for one in names], self._monotonic)
         return chain
 
+    def put(self, model: ChatModel) -> None:
+        """A model made elsewhere answers under its name, whatever the settings say of it."""
+        self._chains[model.name] = Failover([model], self._monotonic)
+
     def for_role(self, role: str) -> ChatModel | None:
         """The model of a role other than chat; None when the configuration names none."""
         name = getattr(self._roles, role)

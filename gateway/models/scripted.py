@@ -47,10 +47,10 @@ def known_behaviour(name: str) -> Behaviour | None:
 class ScriptedSummariser:
     """Whatever it is asked, it behaves as told."""
 
-    def __init__(self, behaviour: Behaviour, clock: Clock, *, window: int = 32_000) -> None:
+    def __init__(self, behaviour: Behaviour, clock: Clock, *, name: str | None = None, window: int = 32_000) -> None:
         self.behaviour: Behaviour = behaviour
-        self.name = f"scripted:{behaviour}"
-        self.model = self.name
+        self.model = f"scripted:{behaviour}"
+        self.name = name or self.model
         self.window: int | None = window
         self.calls = 0
         self._clock = clock
