@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gateway.bus import EventBus
+    from gateway.turn import Turn
     from sessions.entries import Entry
     from sessions.store import Session, SessionStore
 
@@ -31,6 +32,22 @@ def announce(store: SessionStore, bus: EventBus) -> Callable[[Session, Sequence[
             if name == "session.deleted":
                 bus.forget((session.id,))
             bus.emit(name, fields, key=record.key, session=session.id, owner=record.owner)
+
+    return told
+
+
+def announce_progress(
+    running: Callable[[str], Sequence[Turn]], bus: EventBus
+) -> Callable[[Session, dict[str, Any]], None]:
+    """A hook for the compactor. `running`: the turns that run in a session; they are told of each step. Who follows the
+    key is told how far it is, and hears of the rest from the entries."""
+
+    def told(session: Session, fields: dict[str, Any]) -> None:
+        for turn in running(session.id):
+            turn.events.emit("compaction", **fields)
+        if fields["state"] == "progress":
+            record = session.record
+            bus.emit("compaction", fields, key=record.key, session=session.id, owner=record.owner)
 
     return told
 

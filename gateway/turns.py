@@ -283,10 +283,11 @@ class Turns:
         return turn
 
     def _told_turn(self, wanted: str, session: Session, incoming: Incoming, mode: QueueMode) -> Turn:
-        """A turn whose events go to all who follow its key; what starts a session is told once, by gateway.announce."""
+        """A turn whose events go to all who follow its key; what starts or compacts a session is told once, by
+        gateway.announce."""
 
         def tell(name: str, fields: dict[str, Any]) -> None:
-            if name != "session.started":
+            if name not in ("session.started", "compaction"):
                 record = session.record
                 told = {**fields, "turn": wanted}
                 self._bus.emit(name, told, key=record.key, session=record.session, owner=record.owner)

@@ -158,15 +158,22 @@ async def test_at_the_hard_limit_a_reply_waits_a_bounded_time_for_a_summary_then
         assert max(len(orjson.dumps(r.body)) // 4 for r in standin.requests) <= 0.95 * WINDOW
 
 
-async def test_the_progress_of_a_summary_is_told(tmp_path: Path, standin: StandIn) -> None:
+async def test_the_progress_of_a_summary_is_told_to_who_follows_and_to_the_turn_that_waits(
+    tmp_path: Path, standin: StandIn
+) -> None:
     clock = ManualClock(AT)
-    told: list[dict[str, Any]] = []
-    async with talking(tmp_path, standin, "oracle", clock, chunk_tokens=400) as (client, _):
-        client.daemon.parts.compactor.listeners.append(lambda _, fields: told.append(fields))
+    async with talking(tmp_path, standin, "slow", clock, chunk_tokens=400) as (client, _):
         for number in range(12):
             await client.say(words(number, 20))
-        await driven(clock, client.call("POST", f"/v1/sessions/{KEY}/compact", {}))
-    assert [fields["state"] for fields in told][:2] == ["started", "progress"]
-    assert told[-1]["state"] == "done"
-    progress = [(fields["done"], fields["of"]) for fields in told if fields["state"] == "progress"]
-    assert progress == [(n, progress[0][1]) for n in range(len(progress))]
+        job = asyncio.create_task(client.call("POST", f"/v1/sessions/{KEY}/compact", {}))
+        standin.script("slow")
+        turn = await client.post("and this?")
+        await driven(clock, job)
+        followed = [event.fields for event in client.daemon.parts.bus.recent() if event.name == "compaction"]
+        assert [fields["state"] for fields in followed][:2] == ["started", "progress"]
+        assert [fields["state"] for fields in followed].count("done") == 1
+        progress = [(fields["done"], fields["of"]) for fields in followed if fields["state"] == "progress"]
+        assert progress == [(n, progress[0][1]) for n in range(len(progress))]
+        told = await client.events("GET", f"/v1/turns/{turn['turn']}/events")
+        assert "done" in [name for _, name, _ in told]
+        assert "progress" in [fields["state"] for _, name, fields in told if name == "compaction"]
