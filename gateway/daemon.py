@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import structlog
 from aiohttp import web
 
-from gateway.announce import announce, announce_progress
+from gateway.announce import announce
 from gateway.bus import EventBus
 from gateway.calls import CallWatch
 from gateway.clock import SystemClock
@@ -23,6 +23,7 @@ from gateway.dispatch import CommandAnswers
 from gateway.gauge import Gauge
 from gateway.http.app import build_app
 from gateway.http.attachments import expire_uploads
+from gateway.http.runner import ProblemRunner
 from gateway.learnt import LearntModels
 from gateway.ledger import UsageLedger
 from gateway.memories import MemoryPart
@@ -155,7 +156,6 @@ def build_parts(
         bus=bus,
     )
     turns.after_accept.append(compactor.consider)
-    compactor.listeners.append(announce_progress(lambda session: turns.lane_state(session)[0], bus))
     turns.commands = CommandAnswers(
         store=store,
         turns=turns,
@@ -244,7 +244,7 @@ class Daemon:
             ]
             turns = loops.create_task(parts.turns.run(turns_stop, grace_s=parts.config.shutdown.grace_s), name="turns")
             await asyncio.sleep(0)
-            runner = web.AppRunner(build_app(parts), access_log=None, shutdown_timeout=1)
+            runner = ProblemRunner(build_app(parts), access_log=None, shutdown_timeout=1)
             await runner.setup()
             try:
                 resumed = await parts.turns.resume_open()
