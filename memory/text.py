@@ -70,6 +70,8 @@ def cut(text: str) -> list[str]:
     without spaces (Thai, Chinese, Japanese, Korean, ...) pairs of characters, Han single characters too. Terms hold
     neither spaces nor ASCII punctuation. Linear in the text.
     """
+    if text.isascii():
+        return [stem(word) for word in _ASCII_RUN.findall(text.lower())]
     return [term for run in _runs(text) for term in _terms(run)]
 
 

@@ -30,6 +30,8 @@ RETRY_S = 5.0
 FRESH_WAIT_S = 1.0
 OPEN_WAIT_S = 10.0
 STEPS_AT_STOP = 50
+REST_SHARE = 2
+"""After a step of catching up, so many times as long nothing is done."""
 PURGE_SHARE = 10
 """After clearing deleted bytes, which rewrites the file, so many times as long nothing is cleared again."""
 
@@ -201,7 +203,7 @@ class Archive:
                 await self._catch_up()
 
     async def _catch_up(self) -> None:
-        """Some of the sessions that lag, newest first; then a rest as long as that took."""
+        """Some of the sessions that lag, newest first; then a rest, so that replies hardly notice."""
         started = self._clock.monotonic()
         batch = dict.fromkeys(self._backlog[-BATCH:][::-1])
         self._catching_up = len(batch)
@@ -213,7 +215,7 @@ class Archive:
             self._catching_up = 0
         if not self._changed:
             self._wake.clear()
-            await self._wait(self._wake, self._clock.monotonic() - started)
+            await self._wait(self._wake, REST_SHARE * (self._clock.monotonic() - started))
 
     async def _wait_for_work(self) -> None:
         """Until something has changed; now and then also without, to see whether the file is still there."""

@@ -214,7 +214,8 @@ class Change:
                 rows[one] = {"id": one, "session": origin.session, **row}
         if rows:
             self._connection.execute(insert(said_table), list(rows.values()))
-            self._connection.execute(PUT_WORDS, [self._words(origin, row) for row in rows.values()])
+            scope = origin.scope
+            self._connection.execute(PUT_WORDS, [self._words(scope, row) for row in rows.values()])
         self._follow(origin, place)
 
     def forget(self, session: str) -> None:
@@ -259,11 +260,12 @@ class Change:
             .all()
         )
         if rows:
-            self._connection.execute(TAKE_WORDS, [self._words(origin, dict(row)) for row in rows])
+            scope = origin.scope
+            self._connection.execute(TAKE_WORDS, [self._words(scope, dict(row)) for row in rows])
             self._connection.execute(delete(said_table).where(mine))
 
-    def _words(self, origin: Origin, row: dict[str, Any]) -> dict[str, Any]:
-        return {"id": row["id"], "scope": origin.scope, "terms": self._index.words_of(row["name"], row["text"])}
+    def _words(self, scope: str, row: dict[str, Any]) -> dict[str, Any]:
+        return {"id": row["id"], "scope": scope, "terms": self._index.words_of(row["name"], row["text"])}
 
 
 def tokenizer_fingerprint(cut: Cut) -> str:
