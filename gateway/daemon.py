@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import structlog
 from aiohttp import web
 
-from gateway.announce import announce
+from gateway.announce import announce, announce_progress
 from gateway.bus import EventBus
 from gateway.calls import CallWatch
 from gateway.clock import SystemClock
@@ -156,6 +156,7 @@ def build_parts(
         bus=bus,
     )
     turns.after_accept.append(compactor.consider)
+    compactor.listeners.append(announce_progress(lambda session: turns.lane_state(session)[0], bus))
     turns.commands = CommandAnswers(
         store=store,
         turns=turns,
