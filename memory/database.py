@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from memory.errors import MemoryConflict, MemoryUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from sqlalchemy import Connection
+    from sqlalchemy import URL, Connection
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+BUSY_S = 10
 SCRUB_TRIES = 5
 SCRUB_WAIT_S = 0.2
 
@@ -32,8 +33,12 @@ class Records:
         self.sqlite = engine.dialect.name == "sqlite"
 
     async def migrate(self) -> None:
-        """Makes or changes the tables. Alembic reads its steps from files, so it works in a thread of its own."""
-        await asyncio.to_thread(lambda: asyncio.run(_migrate(self._engine.url)))
+        """Makes or changes the tables. Alembic reads its steps from files, and waits: in a thread, for SQLite."""
+        if self.sqlite:
+            await asyncio.to_thread(_migrate_file, self._engine.url)
+            return
+        async with self._engine.begin() as connection:
+            await connection.run_sync(_upgrade)
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[AsyncConnection, None]:
@@ -86,13 +91,13 @@ def _short(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error)
 
 
-async def _migrate(url: Any) -> None:
-    engine = create_async_engine(url)
+def _migrate_file(url: URL) -> None:
+    engine = create_engine(url.set(drivername="sqlite"), connect_args={"timeout": BUSY_S})
     try:
-        async with engine.begin() as connection:
-            await connection.run_sync(_upgrade)
+        with engine.begin() as connection:
+            _upgrade(connection)
     finally:
-        await engine.dispose()
+        engine.dispose()
 
 
 def _upgrade(connection: Connection) -> None:
