@@ -88,3 +88,11 @@ async def test_a_deleted_chat_is_told_and_forgotten(offline: Client) -> None:
 async def test_what_is_no_key_is_refused(offline: Client) -> None:
     status, content = await offline.call("GET", "/v1/events?keys=nonsense")
     assert (status, content["title"]) == (400, "Malformed session key")
+
+
+async def test_a_compaction_is_told_once(offline: Client) -> None:
+    for number in range(12):
+        await offline.say(f"{number}: " + "the hive is green. " * 40)
+    await offline.call("POST", f"/v1/sessions/{KEY}/compact", {})
+    told = [e.fields["state"] for e in offline.daemon.parts.bus.recent() if e.name == "compaction"]
+    assert [state for state in told if state != "progress"] == ["started", "done"]
