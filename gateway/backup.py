@@ -30,8 +30,10 @@ class Backup:
 
 
 async def copy_live(parts: Parts, folder: str) -> Backup:
-    """A transcript only grows, so its copy is whole up to a torn last line, which opening cuts."""
-    return await asyncio.to_thread(copy_folder, parts.data_dir, Path(folder))
+    """A transcript only grows, so its copy is whole up to a torn last line, which opening cuts. No clean-up moves files
+    meanwhile."""
+    async with parts.cleanup.lock:
+        return await asyncio.to_thread(copy_folder, parts.data_dir, Path(folder))
 
 
 def copy_folder(data_dir: Path, target: Path) -> Backup:

@@ -16,14 +16,17 @@ from aiohttp import web
 from gateway.announce import announce, announce_progress
 from gateway.bus import EventBus
 from gateway.calls import CallWatch
+from gateway.cleanup import Cleanup
 from gateway.clock import SystemClock
 from gateway.compactor import Compactor
 from gateway.counting import LazyCounter
 from gateway.dispatch import CommandAnswers
+from gateway.ending import SessionTimer
 from gateway.gauge import Gauge
 from gateway.http.app import build_app
 from gateway.http.attachments import expire_uploads
 from gateway.http.runner import ProblemRunner
+from gateway.jobs.wiring import build_jobs
 from gateway.learnt import LearntModels
 from gateway.ledger import UsageLedger
 from gateway.memories import MemoryPart
@@ -35,6 +38,7 @@ from gateway.prompts import PromptBuilder
 from gateway.recall import Recall
 from gateway.refill import refill
 from gateway.replies import Replies
+from gateway.scheduler import Scheduler
 from gateway.search import ArchiveSearch, ByWords
 from gateway.tools import CurrentTime, ToolRegistry
 from gateway.transcript_search import TranscriptSearch
@@ -168,6 +172,33 @@ def build_parts(
         ledger=ledger,
         clock=clock,
     )
+    scheduler = Scheduler(clock)
+    jobs = build_jobs(
+        config,
+        data_dir,
+        environ=environ,
+        clock=clock,
+        sessions=store,
+        turns=turns,
+        models=models,
+        ledger=ledger,
+        count=tokens.count,
+        scheduler=scheduler,
+        machine_zone=zone,
+    )
+    timer = SessionTimer(store=store, turns=turns, policy=config.sessions.reset, machine_zone=zone, wake=scheduler.wake)
+    turns.after_turn.append(timer.turn_done)
+    scheduler.add(timer)
+    cleanup = Cleanup(
+        store=store,
+        turns=turns,
+        files=files,
+        data_dir=data_dir,
+        clock=clock,
+        policy=config.cleanup,
+        zone=config.sessions.reset.zone(zone),
+    )
+    scheduler.add(cleanup)
     return Parts(
         config=config,
         data_dir=data_dir,
@@ -188,6 +219,10 @@ def build_parts(
         tools=tools,
         turns=turns,
         compactor=compactor,
+        scheduler=scheduler,
+        timer=timer,
+        cleanup=cleanup,
+        jobs=jobs,
         gauge=gauge,
         calls=calls,
         learnt=learnt,
@@ -255,13 +290,15 @@ class Daemon:
                 # what imports large packages comes last: in their threads they would slow down everything above
                 background += [
                     loops.create_task(parts.tokens.load(), name="tokens"),
+                    loops.create_task(parts.memory.run(), name="memory"),
+                    loops.create_task(parts.vectors.run(), name="vectors"),
                     loops.create_task(parts.models.warm(), name="model"),
                     loops.create_task(parts.ledger.run(), name="ledger"),
                     loops.create_task(refill(parts), name="ledger refill"),
                     loops.create_task(expire_uploads(parts), name="uploads"),
                     loops.create_task(parts.archive.run(), name="archive"),
-                    loops.create_task(parts.memory.run(), name="memory"),
-                    loops.create_task(parts.vectors.run(), name="vectors"),
+                    loops.create_task(parts.scheduler.run(), name="scheduler"),
+                    loops.create_task(parts.jobs.run(), name="jobs"),
                 ]
                 await self._stop.wait()
             finally:
@@ -272,6 +309,7 @@ class Daemon:
                 await runner.cleanup()
                 for task in background:
                     task.cancel()
+        await parts.jobs.close()
         await parts.vectors.stop()
         await parts.memory.stop()
         await parts.ledger.stop()

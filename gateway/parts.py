@@ -11,17 +11,21 @@ if TYPE_CHECKING:
 
     from gateway.bus import EventBus
     from gateway.calls import CallWatch
+    from gateway.cleanup import Cleanup
     from gateway.clock import Clock
     from gateway.compactor import Compactor
     from gateway.config import Config
     from gateway.counting import LazyCounter
+    from gateway.ending import SessionTimer
     from gateway.gauge import Gauge
+    from gateway.jobs.wiring import JobParts
     from gateway.learnt import LearntModels
     from gateway.ledger import UsageLedger
     from gateway.memories import MemoryPart
     from gateway.models.pool import ModelPool
     from gateway.prompts import PromptBuilder
     from gateway.recall import Recall
+    from gateway.scheduler import Scheduler
     from gateway.search import ArchiveSearch
     from gateway.tools import ToolRegistry
     from gateway.turns import Turns
@@ -55,6 +59,10 @@ class Parts:
     tools: ToolRegistry
     turns: Turns
     compactor: Compactor
+    scheduler: Scheduler
+    timer: SessionTimer
+    cleanup: Cleanup
+    jobs: JobParts
     gauge: Gauge
     calls: CallWatch
     learnt: LearntModels

@@ -1,4 +1,4 @@
-"""Commands on data: export, import, verify, repair, backup, eval."""
+"""Commands on data: export, import, verify, repair, backup, cleanup."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from gateway.cli.chat import Url
 from gateway.cli.client import Daemon, key_path
-from gateway.cli.output import FAILED, USAGE, fail, show_json
+from gateway.cli.output import FAILED, USAGE, fail, show_json, show_table
 from gateway.cli.server import DataDir
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
     app.command()(verify)
     app.command()(repair)
     app.command()(backup)
+    app.command()(cleanup)
 
 
 def export_session(
@@ -107,6 +108,30 @@ def backup(
     except BackupRefused as error:
         fail(str(error), USAGE)
     typer.echo(f"Copied {done.files} files, {done.size_bytes} bytes, to {done.folder}.")
+
+
+def cleanup(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    url: Url = None,
+) -> None:
+    """Archive and delete sessions that are not used any more, as the settings under cleanup say."""
+    report = Daemon(url).call("POST", "/v1/cleanup", {"dry_run": dry_run})
+    if as_json:
+        show_json(report)
+        return
+    rows = [
+        [s["action"], s["reason"], s["key"], s["used_at"][:10], str(s["size_bytes"]), s["title"] or ""]
+        for s in report["steps"]
+    ]
+    if rows:
+        show_table(rows, ["ACTION", "FOR ITS", "KEY", "LAST USED", "BYTES", "TITLE"])
+    words = "would be" if dry_run else "were"
+    about = "about " if dry_run else ""
+    freed = report["bytes_before"] - report["bytes_after"]
+    typer.echo(f"{len(rows)} {words} archived or deleted; that frees {about}{freed} of {report['bytes_before']} bytes.")
+    if report["failed"]:
+        fail(f"{len(report['failed'])} could not be moved; they stay as they were. The log says why.", FAILED)
 
 
 def _folder(data_dir: Path | None) -> Path:

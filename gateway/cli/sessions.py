@@ -1,4 +1,4 @@
-"""Commands on sessions: list, show, history, reset, archive, delete."""
+"""Commands on sessions: list, show, history, reset, archive, restore, delete."""
 
 from __future__ import annotations
 
@@ -73,6 +73,17 @@ def archive(key: Key, restore: Annotated[bool, typer.Option("--restore")] = Fals
 
 
 @app.command()
+def restore(
+    key: Key,
+    session: Annotated[str | None, typer.Option("--session", help="A former session, by its id in `history`.")] = None,
+    url: Url = None,
+) -> None:
+    """Take an archived session out of the archive."""
+    Daemon(url).call("POST", key_path(key, "/restore"), {"session": session})
+    typer.echo(f"{key} is out of the archive.")
+
+
+@app.command()
 def delete(
     key: Key,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
@@ -86,8 +97,9 @@ def delete(
 
 
 def _fill(session: dict[str, Any]) -> str:
-    share = session["context"]["share"]
-    return "" if share is None else f"{100 * share:.0f} %"
+    context = session["context"]
+    share = context["share"]
+    return "" if share is None else f"{'~' if context['estimated'] else ''}{100 * share:.0f} %"
 
 
 def _line(entry: dict[str, Any]) -> str:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from gateway.http import attachments, cache, docs, events, health, openapi, search, sessions, transfer, turns, usage
+from gateway.http import (
+    attachments,
+    cache,
+    cleanup,
+    docs,
+    events,
+    health,
+    openapi,
+    search,
+    sessions,
+    transfer,
+    turns,
+    usage,
+)
 from gateway.http.memories import routes as memory_routes
 from gateway.http.metrics import Metrics
 from gateway.http.pipeline import build_pipeline
@@ -32,6 +45,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *memory_routes(parts),
         *topic_routes(parts),
         *transfer.routes(parts),
+        *cleanup.routes(parts),
         *openai_chat.routes(parts),
         *health.routes(health.daemon_checks(parts), metrics),
     ]

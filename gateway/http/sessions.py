@@ -261,11 +261,21 @@ class SessionEndpoints:
         if patch.model is not None:
             self._parts.models.choose(session.record.agent, patch.model)
         await self._parts.store.update(session, lambda record: patched(record, patch))
+        if patch.archived is not None:
+            await self._move(call, session.id, archived=patch.archived)
+        self._parts.timer.consider(session.record)
         following = await self._parts.store.active(call.key)
         if following is not session:
             settings = session.record.settings
             await self._parts.store.update(following, lambda record: dataclasses.replace(record, settings=settings))
         return json_answer(session_view(session.record))
+
+    async def _move(self, call: Call, session_id: str, *, archived: bool) -> None:
+        """Into the archive, or out of it."""
+        if not archived:
+            await self._parts.turns.restore(call.key, session_id)
+        elif not await self._parts.turns.archive(call.key, session_id):
+            raise Problem(409, "Busy", "A reply is still being written. Wait for it or stop it, then archive.")
 
     async def delete(self, call: Call) -> web.Response:
         visible(self._parts, call)
@@ -443,8 +453,6 @@ def patched(record: SessionRecord, patch: SessionPatch) -> SessionRecord:
         changed = dataclasses.replace(changed, title=patch.title)
     if patch.pinned is not None:
         changed = dataclasses.replace(changed, pinned=patch.pinned)
-    if patch.archived is not None:
-        changed = dataclasses.replace(changed, state="archived" if patch.archived else "active")
     return changed
 
 

@@ -51,19 +51,15 @@ ADDRESSED: dict[tuple[str, str], dict[str, Any] | None] = {
     ("GET", "/v1/sessions/{key}/usage"): None,
     ("GET", "/v1/sessions/{key}/search"): None,
     ("GET", "/v1/sessions/{key}/export"): None,
+    ("POST", "/v1/sessions/{key}/restore"): {},
     ("POST", "/v1/sessions/{key}/reset"): None,
     ("DELETE", "/v1/sessions/{key}"): None,
 }
 STREAMS = {("GET", "/v1/sessions/{key}/events")}
 LISTS = {("GET", "/v1/sessions"), ("GET", "/v1/usage"), ("GET", "/v1/search")}
 QUERIES = {"/v1/sessions/{key}/search": "?q=hush"}
-WRITERS = {
-    ("POST", "/v1/inbound"),
-    ("POST", "/v1/import"),
-    ("POST", "/v1/attachments"),
-    ("POST", "/v1/chat/completions"),
-}
-ADMIN = {("POST", "/v1/backup")}
+WRITERS = {("POST", path) for path in ("/v1/inbound", "/v1/import", "/v1/attachments", "/v1/chat/completions")}
+ADMIN = {("POST", "/v1/backup"), ("POST", "/v1/cleanup")}
 ALIKE = {
     ("GET", path)
     for path in ("/v1/models", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs.js", "/docs.css")
