@@ -155,7 +155,8 @@ def status_line(turn: dict[str, Any]) -> str:
     usage: dict[str, Any] = turn.get("usage") or {}
     parts = [f"session …{turn['session'][-6:]}", *models[-1:]]
     if context.get("share") is not None:
-        parts.append(f"context {100 * context['share']:.0f} % of {context['window']}")
+        about = "about " if context.get("estimated") else ""
+        parts.append(f"context {about}{100 * context['share']:.0f} % of {context['window']}")
     if usage:
         parts.append(f"{usage['input_total']} tokens in, {usage['output']} out")
     if turn.get("finish") not in (None, "stop"):
