@@ -1,0 +1,325 @@
+"""Workspace files kept in the index: a watcher wakes, a comparison with the disk decides; and how they are searched."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from memory.chunk import chunk
+from memory.chunks import searched_text
+from memory.errors import InvalidMemory, NotThere
+from memory.indexing import Indexable, IndexChange, SourceFailed
+from memory.recall import Recalled
+from memory.search import Found, search
+from memory.workspace import ROOT_FILE, read, scan, stamp_now
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from memory.chunks import ChunkDatabase, FileChunk
+    from memory.policy import FilesPolicy, SearchPolicy
+    from memory.records import TextHit
+    from memory.search import NearTexts, SearchMode, SearchResult
+
+T = TypeVar("T")
+
+WATCH_STEP_MS = 50
+WATCH_QUIET_MS = 200
+RETRY_S = 5.0
+LONGEST_REST_S = 0.1
+PAGE = 500
+POOL = "files:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesStatus:
+    """How far the files are. `problems`: (shelf, file, why) of those that are not indexed."""
+
+    files: int
+    waiting: int
+    problems: tuple[tuple[str, str, str], ...]
+    problem: str | None
+
+
+class WorkspaceFiles:
+    """Shelves are folders with MEMORY.md and memory/**/*.md: one of each agent, and of each project's documents.
+
+    `roots` are the folders the shelves lie in, by the word before their names, as in `agent` for `agent:main`.
+    """
+
+    def __init__(
+        self,
+        roots: Mapping[str, Path],
+        database: ChunkDatabase,
+        policy: FilesPolicy,
+        *,
+        count: Callable[[str], int],
+        sleep: Callable[[float], Awaitable[None]],
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._roots = roots
+        self._database = database
+        self._policy = policy
+        self._count = count
+        self._sleep = sleep
+        self._on_change = on_change
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="workspace-files")
+        self._wake = asyncio.Event()
+        self._compared = asyncio.Condition()
+        self._rounds = 0
+        self._waiting = 0
+        self._files = 0
+        self.problem: str | None = None
+
+    # --- keeping up -----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Watches and compares until cancelled. A watcher that fails is started again; comparing goes on without."""
+        await self._in_thread(self._make_folders)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch(), name="files watcher")
+            group.create_task(self._compare_for_ever(), name="files compared")
+
+    async def close(self) -> None:
+        await self._in_thread(self._database.close)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def status(self) -> FilesStatus:
+        problems = await self._in_thread(self._database.problems)
+        return FilesStatus(files=self._files, waiting=self._waiting, problems=tuple(problems), problem=self.problem)
+
+    async def settled(self) -> None:
+        """Returns when everything that is on disk now is indexed."""
+        async with self._compared:
+            wanted = self._rounds + 2
+            self._wake.set()
+            while self._rounds < wanted:
+                self._wake.set()
+                await self._compared.wait()
+
+    async def _watch(self) -> None:
+        from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType]
+
+        while True:
+            try:
+                folders = [folder for folder in self._roots.values() if folder.is_dir()]
+                async for _ in awatch(*folders, step=WATCH_STEP_MS, debounce=WATCH_QUIET_MS, watch_filter=None):
+                    self._wake.set()
+            except (OSError, RuntimeError) as error:
+                self.problem = f"The folders cannot be watched ({error}); they are compared every few seconds."
+            self._wake.set()
+            await self._sleep(RETRY_S)
+
+    async def _compare_for_ever(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                if await self._compare():
+                    self.problem = None
+                    async with self._compared:
+                        self._rounds += 1
+                        self._compared.notify_all()
+            except (OSError, sqlite3.Error) as error:
+                self.problem = f"Workspace files are not followed now: {error}."
+                await self._sleep(RETRY_S)
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Until the watcher saw something, or it is time to look without being told."""
+        tasks = [asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(self._sleep(self._policy.compare_s))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _compare(self) -> bool:
+        """Takes over every difference, the newest files first. False: something changed meanwhile, look again."""
+        present = await self._in_thread(self._scan)
+        self._files = sum(len(files) for files in present.values())
+        changed, gone = await self._in_thread(lambda: self._differences(present))
+        for shelf, paths in gone.items():
+            await self._in_thread(lambda s=shelf, p=paths: self._database.remove(s, p))
+        if gone:
+            self._on_change()
+        self._waiting = len(changed)
+        for shelf, path, stamp in changed:
+            started = time.perf_counter()
+            await self._in_thread(lambda s=shelf, p=path, t=stamp: self._take(s, p, t))
+            self._on_change()
+            self._waiting -= 1
+            # chunking holds the interpreter: as much rest as work leaves room for replies
+            await self._sleep(min(LONGEST_REST_S, 2 * (time.perf_counter() - started)))
+            if self._wake.is_set():
+                return False
+        return True
+
+    # --- in the thread --------------------------------------------------------------------------------------------
+
+    def _make_folders(self) -> None:
+        for folder in self._roots.values():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _scan(self) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = {}
+        for word, folder in self._roots.items():
+            for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+                if entry.is_dir() and not entry.is_symlink():
+                    found[f"{word}:{entry.name}"] = scan(entry)
+        return found
+
+    def _differences(
+        self, present: Mapping[str, Mapping[str, str]]
+    ) -> tuple[list[tuple[str, str, str]], dict[str, list[str]]]:
+        changed: list[tuple[str, str, str]] = []
+        gone: dict[str, list[str]] = {}
+        for shelf in {*present, *self._database.shelves()}:
+            there, known = present.get(shelf, {}), self._database.known(shelf)
+            changed += [(shelf, path, stamp) for path, stamp in there.items() if known.get(path) != stamp]
+            if lost := [path for path in known if path not in there]:
+                gone[shelf] = lost
+        return sorted(changed, key=lambda one: one[2], reverse=True), gone
+
+    def _take(self, shelf: str, path: str, stamp: str) -> None:
+        try:
+            content = read(self.folder(shelf), path, max_bytes=self._policy.max_bytes)
+        except NotThere:
+            return  # gone again: the next comparison sees it
+        except InvalidMemory as error:
+            self._database.put(shelf, path, stamp, [], problem=str(error))
+            return
+        pieces = chunk(
+            content.text, tokens=self._policy.chunk_tokens, overlap=self._policy.chunk_overlap, count=self._count
+        )
+        self._database.put(shelf, path, content.stamp, pieces)
+
+    def folder(self, shelf: str) -> Path:
+        """Where a shelf lies."""
+        word, _, name = shelf.partition(":")
+        return self._roots[word] / name
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def prefix(self, shelf: str) -> str | None:
+        """The beginning of MEMORY.md, for the system text; None without one. What is left out is said."""
+        try:
+            content = await asyncio.to_thread(read, self.folder(shelf), ROOT_FILE, max_bytes=self._policy.max_bytes)
+        except (NotThere, InvalidMemory):
+            return None
+        text, most = content.text.strip(), self._policy.prefix_chars
+        if not text or most == 0:
+            return None
+        if len(text) <= most:
+            return f"[{ROOT_FILE}, notes of this workspace]\n{text}"
+        return (
+            f"[{ROOT_FILE}, notes of this workspace: the first {most} of {len(text)} characters; MemoryFileRead "
+            f"reads the rest]\n{text[:most]}"
+        )
+
+    async def read(self, shelf: str, path: str, first: int, last: int) -> str:
+        """Lines of a file, with their numbers. Raises InvalidMemory and NotThere."""
+        content = await asyncio.to_thread(read, self.folder(shelf), path, max_bytes=self._policy.max_bytes)
+        lines = content.text.splitlines()
+        shown = [f"{number}: {line}" for number, line in enumerate(lines, 1) if first <= number <= last]
+        return "\n".join([f"{path}, {len(lines)} lines", *shown])
+
+    async def paths(self, shelf: str) -> list[str]:
+        """The files of a shelf."""
+        return sorted(await asyncio.to_thread(scan, self.folder(shelf)))
+
+    async def find(
+        self,
+        shelves: Sequence[str],
+        vectors: NearTexts | None,
+        words: str,
+        *,
+        policy: SearchPolicy,
+        limit: int,
+        mode: SearchMode = "hybrid",
+    ) -> SearchResult[FileChunk]:
+        """Pieces of the shelves' files."""
+        return await search(FileCorpus(self, shelves), vectors, words, policy=policy, limit=limit, mode=mode)
+
+    async def proposals(self, shelves: Sequence[str], words: str, limit: int) -> list[TextHit]:
+        return await self._in_thread(lambda: self._database.hits(shelves, words, limit))
+
+    async def load(self, ids: Sequence[str]) -> list[FileChunk]:
+        return await self._in_thread(lambda: self._database.load(ids))
+
+    async def there(self, pieces: Sequence[FileChunk]) -> dict[str, bool]:
+        """Whether each piece's file is as it was read (True), or has changed since (False); gone ones are left out."""
+
+        def look() -> dict[str, bool]:
+            stamps = {(one.shelf, one.path): stamp_now(self.folder(one.shelf), one.path) for one in pieces}
+            told = ((one, stamps[one.shelf, one.path]) for one in pieces)
+            return {one.id: stamp == one.stamp for one, stamp in told if stamp is not None}
+
+        return await asyncio.to_thread(look)
+
+    # --- for the vector index -------------------------------------------------------------------------------------
+
+    async def everything(self) -> AsyncIterator[Sequence[Indexable]]:
+        after = 0
+        while page := await self._asked(lambda at=after: self._database.page(at, PAGE)):
+            yield [indexable(one) for one in page]
+            after = int(page[-1].id.rpartition("-")[2])
+
+    async def latest(self) -> int:
+        return await self._asked(self._database.latest)
+
+    async def changes(self, after: int, limit: int) -> Sequence[IndexChange]:
+        rows = await self._asked(lambda: self._database.changes(after, limit))
+        present = {one.id: one for one in await self._asked(lambda: self._database.load([row[1] for row in rows]))}
+        return [
+            IndexChange(number, text_id, indexable(present[text_id]) if text_id in present else None)
+            for number, text_id in rows
+        ]
+
+    async def _asked(self, work: Callable[[], T]) -> T:
+        try:
+            return await self._in_thread(work)
+        except (sqlite3.Error, OSError) as error:
+            raise SourceFailed(f"Workspace files cannot be read: {error}.") from error
+
+
+def indexable(one: FileChunk) -> Indexable:
+    return Indexable(one.id, POOL + one.shelf, searched_text(one.heading, one.text))
+
+
+class FileCorpus:
+    """The files of some shelves. Only pieces whose file is still there are confirmed."""
+
+    def __init__(self, files: WorkspaceFiles, shelves: Sequence[str]) -> None:
+        self._files = files
+        self._shelves = shelves
+
+    async def pools(self) -> Sequence[str]:
+        return [POOL + shelf for shelf in self._shelves]
+
+    async def proposals(self, words: str, limit: int) -> Sequence[TextHit]:
+        return await self._files.proposals(self._shelves, words, limit)
+
+    async def confirm(self, ids: Sequence[str]) -> Sequence[Found[FileChunk]]:
+        pieces = [one for one in await self._files.load(ids) if one.shelf in self._shelves]
+        there = await self._files.there(pieces)
+        return [
+            Found(id=one.id, pool=POOL + one.shelf, text=searched_text(one.heading, one.text), item=one)
+            for one in pieces
+            if one.id in there
+        ]
+
+    def beside(self, text_id: str) -> Sequence[str]:
+        """Pieces overlap already."""
+        return ()
+
+
+def recalled_piece(one: FileChunk, *, stale: bool) -> Recalled:
+    return Recalled(id=one.id, kind="file", text=one.text, where=one.where, stale=stale)

@@ -1,0 +1,243 @@
+"""Workspace files: found within seconds, gone within seconds, and never a file outside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.chunks import ChunkDatabase
+from memory.embed import HashEmbedder
+from memory.errors import InvalidMemory, NotThere
+from memory.files import WorkspaceFiles
+from memory.index import ListIndex
+from memory.indexing import Indexer
+from memory.policy import FilesPolicy, IndexPolicy, SearchPolicy
+from memory.workspace import checked_path, read, scan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+MAIN = "agent:main"
+SEARCH = SearchPolicy()
+
+
+class Shelf:
+    """A running index of one agent's folder."""
+
+    def __init__(self, folder: Path, policy: FilesPolicy) -> None:
+        self.root = folder / "workspaces" / "main"
+        self.database = folder / "index" / "files.db"
+        self.woken = 0
+        self.files = WorkspaceFiles(
+            {"agent": folder / "workspaces"},
+            ChunkDatabase(self.database),
+            policy,
+            count=lambda text: len(text.split()),
+            sleep=asyncio.sleep,
+            on_change=self._on_change,
+        )
+
+    def _on_change(self) -> None:
+        self.woken += 1
+
+    def write(self, path: str, text: str) -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+
+    async def find(self, words: str) -> list[str]:
+        found = await self.files.find([MAIN], None, words, policy=SEARCH, limit=5)
+        return [hit.found.item.where for hit in found.hits]
+
+    async def until(self, words: str, wanted: list[str]) -> None:
+        """Fails after three seconds."""
+        for _ in range(60):
+            if (found := await self.find(words)) == wanted:
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"{found} instead of {wanted}")
+
+
+@asynccontextmanager
+async def following(folder: Path, **policy: float) -> AsyncIterator[Shelf]:
+    shelf = Shelf(folder, FilesPolicy(**{"compare_s": 60, **policy}))  # type: ignore[arg-type]
+    task = asyncio.create_task(shelf.files.run())
+    try:
+        async with asyncio.timeout(10):
+            await shelf.files.settled()
+        yield shelf
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await shelf.files.close()
+
+
+async def test_new_changed_renamed_and_deleted_files_are_found_or_gone_within_seconds(tmp_path: Path) -> None:
+    async with following(tmp_path) as shelf:
+        shelf.write("MEMORY.md", "# House\n\nThe boiler is in the cellar.\n")
+        await shelf.until("boiler", ["MEMORY.md:1-3"])
+        shelf.write("memory/garden/trees.md", "The cherry stands at the fence.\n")
+        await shelf.until("cherry", ["memory/garden/trees.md:1-1"])
+        shelf.write("memory/garden/trees.md", "The plum stands at the fence.\n")
+        await shelf.until("plum", ["memory/garden/trees.md:1-1"])
+        await shelf.until("cherry", [])
+        (shelf.root / "memory/garden").rename(shelf.root / "memory/orchard")
+        await shelf.until("plum", ["memory/orchard/trees.md:1-1"])
+        (shelf.root / "memory/orchard/trees.md").unlink()
+        await shelf.until("plum", [])
+        new = shelf.root / "memory/.trees.md.swp"
+        new.write_text("The walnut is old.\n", "utf-8")
+        new.rename(shelf.root / "memory/orchard/trees.md")
+        await shelf.until("walnut", ["memory/orchard/trees.md:1-1"])
+        shutil.rmtree(shelf.root)
+        await shelf.until("walnut", [])
+        await shelf.until("boiler", [])
+
+
+async def test_without_a_watcher_the_comparison_finds_it(tmp_path: Path) -> None:
+    async with following(tmp_path, compare_s=0.1) as shelf:
+        shutil.rmtree(tmp_path / "workspaces")
+        shelf.write("memory/a.md", "The boiler is in the cellar.")
+        await shelf.until("boiler", ["memory/a.md:1-1"])
+
+
+async def test_what_changed_while_the_daemon_was_down_is_taken_over_and_a_damaged_index_made_anew(
+    tmp_path: Path,
+) -> None:
+    async with following(tmp_path) as shelf:
+        shelf.write("memory/a.md", "alpha")
+        shelf.write("memory/b.md", "beta")
+        await shelf.until("alpha", ["memory/a.md:1-1"])
+    shelf.write("memory/a.md", "gamma")
+    (shelf.root / "memory/b.md").unlink()
+    async with following(tmp_path) as shelf:
+        assert await shelf.find("gamma") == ["memory/a.md:1-1"]
+        assert await shelf.find("alpha beta") == []
+    shelf.database.write_bytes(b"no database" * 500)
+    async with following(tmp_path) as shelf:
+        assert await shelf.find("gamma") == ["memory/a.md:1-1"]
+
+
+async def test_a_piece_that_stays_keeps_its_id_when_lines_are_put_before_it(tmp_path: Path) -> None:
+    body = "\n\n".join(f"## Part {number}\n\n" + f"word{number} " * 300 for number in range(3))
+    async with following(tmp_path) as shelf:
+        shelf.write("memory/a.md", body)
+        await shelf.until("word2", ["memory/a.md:9-11"])
+        before = await shelf.files.proposals([MAIN], "word2", 5)
+        shelf.write("memory/a.md", f"## New\n\n{'word9 ' * 300}\n\n{body}")
+        await shelf.until("word2", ["memory/a.md:13-15"])
+        assert [hit.id for hit in await shelf.files.proposals([MAIN], "word2", 5)] == [hit.id for hit in before]
+
+
+async def test_a_result_of_a_file_that_changed_since_says_so_and_one_of_a_file_that_is_gone_is_none(
+    tmp_path: Path,
+) -> None:
+    async with following(tmp_path) as shelf:
+        shelf.write("memory/a.md", "alpha")
+        await shelf.until("alpha", ["memory/a.md:1-1"])
+        (hit,) = (await shelf.files.find([MAIN], None, "alpha", policy=SEARCH, limit=5)).hits
+        assert await shelf.files.there([hit.found.item]) == {hit.found.id: True}
+        shelf.write("memory/a.md", "changed")
+        assert await shelf.files.there([hit.found.item]) == {hit.found.id: False}
+        (shelf.root / "memory/a.md").unlink()
+        assert await shelf.files.there([hit.found.item]) == {}
+        assert await shelf.find("alpha") == []
+
+
+async def test_files_that_cannot_be_indexed_are_reported(tmp_path: Path) -> None:
+    async with following(tmp_path, max_bytes=100) as shelf:
+        shelf.write("memory/long.md", "x" * 200)
+        (shelf.root / "memory/binary.md").write_bytes(b"a\0b")
+        shelf.write("memory/fine.md", "fine")
+        await shelf.until("fine", ["memory/fine.md:1-1"])
+        await shelf.files.settled()
+        told = {path: why for _, path, why in (await shelf.files.status()).problems}
+        assert told.keys() == {"memory/long.md", "memory/binary.md"}
+        assert "at most 100" in told["memory/long.md"]
+
+
+async def test_pieces_have_vectors_too_and_other_shelves_are_not_searched(tmp_path: Path) -> None:
+    async with following(tmp_path) as shelf:
+        shelf.write("memory/a.md", "The boiler is in the cellar.")
+        await shelf.files.settled()
+        indexer = Indexer(
+            embedder=HashEmbedder(),
+            index=ListIndex(),
+            sources=[shelf.files],
+            policy=IndexPolicy(),
+            sleep=asyncio.sleep,
+        )
+        task = asyncio.create_task(indexer.run())
+        await indexer.caught_up()
+        shelf.write("memory/b.md", "The roof is red.")
+        await shelf.files.settled()
+        await indexer.caught_up()
+        for shelves, wanted in (([MAIN], ["memory/b.md:1-1"]), (["agent:other"], [])):
+            found = await shelf.files.find(shelves, indexer, "red roof", policy=SEARCH, limit=1, mode="vector")
+            assert [hit.found.item.where for hit in found.hits] == wanted
+        task.cancel()
+
+
+async def test_the_prefix_is_the_beginning_of_memory_md_and_says_when_there_is_more(tmp_path: Path) -> None:
+    async with following(tmp_path, prefix_chars=10) as shelf:
+        assert await shelf.files.prefix(MAIN) is None
+        shelf.write("MEMORY.md", "short\n")
+        assert (await shelf.files.prefix(MAIN) or "").endswith("\nshort")
+        shelf.write("MEMORY.md", "a much longer text")
+        told = await shelf.files.prefix(MAIN) or ""
+        assert told.endswith("\na much lon")
+        assert "the first 10 of 18 characters" in told
+
+
+async def test_lines_of_a_file_are_read_with_their_numbers(tmp_path: Path) -> None:
+    async with following(tmp_path) as shelf:
+        shelf.write("memory/a.md", "one\ntwo\nthree\n")
+        assert await shelf.files.read(MAIN, "memory/a.md", 2, 3) == "memory/a.md, 3 lines\n2: two\n3: three"
+        with pytest.raises(NotThere):
+            await shelf.files.read(MAIN, "memory/b.md", 1, 9)
+
+
+HOSTILE = [
+    *("", ".", "..", "/etc/passwd", "../x.md", "memory/../../x.md", "memory//x.md", "memory/./x.md", "memory/x.txt"),
+    *("MEMORY.md/x.md", "memory", "memory/", "other.md", "memory\\..\\x.md", "memory/a\0.md", "memory/" * 20 + "x.md"),
+]
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_a_path_that_could_lead_elsewhere_is_refused(path: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidMemory):
+        read(tmp_path, path, max_bytes=100)
+
+
+@given(st.text(max_size=40))
+def test_no_checked_path_has_a_part_that_leads_up(path: str) -> None:
+    try:
+        parts = checked_path(path)
+    except InvalidMemory:
+        return
+    assert all(part not in ("", ".", "..") and "\0" not in part for part in parts)
+    assert parts == ("MEMORY.md",) or parts[0] == "memory"
+
+
+def test_links_lead_nowhere(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x.md").write_text("secret", "utf-8")
+    root = tmp_path / "main"
+    (root / "memory").mkdir(parents=True)
+    (root / "memory/link.md").symlink_to(outside / "x.md")
+    (root / "memory/folder").symlink_to(outside)
+    (root / "MEMORY.md").symlink_to(outside / "x.md")
+    os.mkfifo(root / "memory/pipe.md")
+    assert scan(root) == {}
+    for path in ("memory/link.md", "memory/folder/x.md", "MEMORY.md", "memory/pipe.md"):
+        with pytest.raises(NotThere):
+            read(root, path, max_bytes=100)
