@@ -44,6 +44,7 @@ from gateway.tools import CurrentTime, ToolRegistry
 from gateway.transcript_search import TranscriptSearch
 from gateway.turns import Turns
 from gateway.vectors import VectorPart
+from gateway.workspaces import MemoryFileRead, Workspaces
 from memory.text import cut
 from sessions.archive import Archive
 from sessions.blobs import Blobs
@@ -92,7 +93,20 @@ def build_parts(
     store.after_append.append(announce(store, bus))
     archive = Archive(data_dir, files, store, clock, cut)
     search = ArchiveSearch(archive, store, [ByWords(archive, clock)])
-    tools = ToolRegistry([CurrentTime(), TranscriptSearch(search, store)], timeout_s=config.turn.tool_timeout_s)
+    vectors = VectorPart(
+        name=config.roles.embedding,
+        models=config.models,
+        policy=config.memory,
+        environ=environ,
+        data_dir=data_dir,
+        memory=memory,
+        clock=clock,
+    )
+    workspaces = Workspaces(data_dir, config.memory, tokens, vectors, clock)
+    tools = ToolRegistry(
+        [CurrentTime(), TranscriptSearch(search, store), MemoryFileRead(workspaces)],
+        timeout_s=config.turn.tool_timeout_s,
+    )
     zone = machine_zone(environ.get("TZ"), Path("/etc/localtime"))
     prompts = PromptBuilder(
         agents=config.agents,
@@ -115,20 +129,12 @@ def build_parts(
         clock=clock,
         policy=config.compaction,
     )
-    vectors = VectorPart(
-        name=config.roles.embedding,
-        models=config.models,
-        policy=config.memory,
-        environ=environ,
-        data_dir=data_dir,
-        memory=memory,
-        clock=clock,
-    )
     recall = Recall(
         memory=memory,
         agents=config.agents,
         settings=lambda _: config.memory.recall,
         clock=clock,
+        files=workspaces,
         thaw=prompts.thaw,
     )
     prompts.always.append(recall.prefix)
@@ -214,6 +220,7 @@ def build_parts(
         ledger=ledger,
         memory=memory,
         vectors=vectors,
+        workspaces=workspaces,
         recall=recall,
         prompts=prompts,
         tools=tools,
@@ -292,6 +299,7 @@ class Daemon:
                     loops.create_task(parts.tokens.load(), name="tokens"),
                     loops.create_task(parts.memory.run(), name="memory"),
                     loops.create_task(parts.vectors.run(), name="vectors"),
+                    loops.create_task(parts.workspaces.run(), name="workspace files"),
                     loops.create_task(parts.models.warm(), name="model"),
                     loops.create_task(parts.ledger.run(), name="ledger"),
                     loops.create_task(refill(parts), name="ledger refill"),
@@ -311,6 +319,7 @@ class Daemon:
                     task.cancel()
         await parts.jobs.close()
         await parts.vectors.stop()
+        await parts.workspaces.stop()
         await parts.memory.stop()
         await parts.ledger.stop()
         await parts.learnt.save()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gateway.tools import ToolRegistry
     from gateway.turns import Turns
     from gateway.vectors import VectorPart
+    from gateway.workspaces import Workspaces
     from sessions.archive import Archive
     from sessions.blobs import Blobs
     from sessions.files import Files
@@ -54,6 +55,7 @@ class Parts:
     ledger: UsageLedger
     memory: MemoryPart
     vectors: VectorPart
+    workspaces: Workspaces
     recall: Recall
     prompts: PromptBuilder
     tools: ToolRegistry

@@ -11,7 +11,7 @@ import structlog
 
 from memory.errors import MemoryProblem
 from memory.recall import ALWAYS, Recalled, fit, query_of_messages, query_of_tools, recalled_memory, render
-from memory.records import Filters, ListQuery, Viewer
+from memory.records import Filters, ListQuery, Viewer, project_pool
 from sessions.entries import RecallEntry
 
 if TYPE_CHECKING:
@@ -38,7 +38,10 @@ class AgentFiles(Protocol):
     """An agent's workspace: what of it stands in every prompt, and what is found in it."""
 
     async def prefix(self, agent: str) -> str | None: ...
-    async def find(self, agent: str, project: str | None, words: str, limit: int) -> list[Recalled]: ...
+    async def find(self, agent: str, project: str | None, words: str, limit: int) -> list[tuple[float, Recalled]]:
+        """Pieces with their scores, the best first."""
+        ...
+
     async def present(self, shown: Sequence[Recalled]) -> set[str]:
         """The ids of those pieces that are still there."""
         ...
@@ -228,20 +231,21 @@ class Recall:
     async def _search(self, agent: str, viewer: Viewer, words: str, limit: int) -> list[Recalled]:
         """The outermost of a task: memory that fails leaves the turn without it."""
         try:
-            found: list[Recalled] = []
+            found: list[tuple[float, Recalled]] = []
+            project = None
             if viewer.user is not None:
                 memories = await self._memory.open()
-                filters = Filters(recalled=True)
-                result = await memories.search(viewer, words, limit=limit, filters=filters)
-                found += [recalled_memory(hit.memory, None) for hit in result.hits]
+                project = await _shared_project(memories, viewer)
+                result = await memories.search(viewer, words, limit=limit, filters=Filters(recalled=True))
+                found += [(hit.score, recalled_memory(hit.memory, None)) for hit in result.hits]
             if self._files is not None:
-                found += await self._files.find(agent, viewer.project, words, limit)
+                found += await self._files.find(agent, project, words, limit)
             self.problem = None
         except Exception as error:
             self.problem = f"Recall failed ({type(error).__name__}); replies go on without memory."
             log.warning("recall.failed", error=str(error), kind=type(error).__name__)
             return []
-        return found
+        return [one for _, one in sorted(found, key=lambda scored: -scored[0])]
 
     async def _still_there(self, viewer: Viewer, shown: Sequence[Recalled]) -> list[Recalled]:
         if not shown:
@@ -290,6 +294,14 @@ class Recall:
         except MemoryProblem as error:
             log.warning("recall.prefix_not_loaded", error=str(error))
             return []
+
+
+async def _shared_project(memories: Memories, viewer: Viewer) -> str | None:
+    """The conversation's project, when the person is a member of it."""
+    if viewer.project is None:
+        return None
+    member = project_pool(viewer.project) in await memories.store.pools(viewer)
+    return viewer.project if member else None
 
 
 async def always_on(memories: Memories, viewer: Viewer) -> list[Recalled]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import zlib
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from sessions.files import StorageFailed
+from sessions.folders import agent_folder
 from sessions.lines import Scan, encode_entry, encode_header, scan
 from sessions.packing import read_transcript
 
@@ -19,23 +18,7 @@ if TYPE_CHECKING:
     from sessions.entries import Entry, Header
     from sessions.files import Files
 
-MAX_FOLDER = 100
 _SESSION = re.compile(r"[0-9A-Za-z_-]{1,64}")
-_RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])", re.IGNORECASE)
-
-
-def agent_folder(agent: str) -> str:
-    """A folder name that cannot leave its parent, different for different agents.
-
-    All but letters, digits, `-` and `_` is percent-encoded, and the first letter of names some systems reserve. A long
-    one ends in `~` and a hash; `~` is in no other.
-    """
-    safe = quote(agent, safe="").replace(".", "%2E").replace("~", "%7E")
-    if _RESERVED.fullmatch(safe):
-        safe = f"%{ord(safe[0]):02X}{safe[1:]}"
-    if len(safe) > MAX_FOLDER:
-        return f"{safe[:40]}~{hashlib.sha256(agent.encode()).hexdigest()[:32]}"
-    return safe
 
 
 def transcript_path(data_dir: Path, agent: str, session: str, generation: int) -> Path:

@@ -126,6 +126,10 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
             state="ok", detail=f"{status.done} texts" + (f", {status.failed} refused" * bool(status.failed))
         )
 
+    def files() -> PartState:
+        problem = parts.workspaces.problem
+        return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
+
     def recall() -> PartState:
         problem = parts.recall.problem
         return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
@@ -139,4 +143,5 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         "memory": memory,
         "vectors": vectors,
         "recall": recall,
+        "files": files,
     }
