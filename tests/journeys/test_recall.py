@@ -199,3 +199,28 @@ async def test_topics_that_are_always_on_stand_in_the_prefix_and_not_in_the_bloc
         await remember(client, "No smoking", topic="rules")
         await client.say("and smoking?")
         assert standin.requests[-1].body["messages"][0] == system
+
+
+async def test_notes_of_the_agent_stand_in_the_prefix_are_recalled_by_piece_and_read_by_the_tool(
+    tmp_path: Path, standin: StandIn
+) -> None:
+    notes = tmp_path / "workspaces" / "main"
+    (notes / "memory").mkdir(parents=True)
+    (notes / "MEMORY.md").write_text("Speak of bees as ladies.\n", "utf-8")
+    (notes / "memory" / "hive.md").write_text("# Hive\n\nThe queen was marked green in 2026.\n", "utf-8")
+    async with running(tmp_path, settings(standin)) as client:
+        client.token = TOKENS[0]["token"]
+        await client.daemon.parts.workspaces.files.settled()
+        await client.say("Which queen was marked?")
+        request = standin.requests[-1]
+        assert "Speak of bees as ladies." in request.body["messages"][0]["content"]
+        assert [one["file"] for one in trailing(request)] == ["memory/hive.md:1-3"]
+        recalled = next(entry for entry in await client.transcript() if entry["type"] == "recall")
+        assert recalled["shown"] == {"memories": [], "files": ["memory/hive.md:1-3"]}
+        await client.say('call:MemoryFileRead {"path": "memory/hive.md"}')
+        assert "3: The queen was marked green" in json.dumps(standin.requests[-1].body["messages"])
+        await client.say('call:MemoryFileRead {"path": "../../state.db"}')
+        assert "is no memory file" in json.dumps(standin.requests[-1].body["messages"])
+        (notes / "MEMORY.md").write_text("Speak of bees as gentlemen.\n", "utf-8")
+        await client.say("And now?")
+        assert standin.requests[-1].body["messages"][0] == request.body["messages"][0]
