@@ -154,7 +154,7 @@ class Cleanup:
                 found.append(Candidate(record, size, self._turns.busy(session_id)))
             if number % SLICE == 0:
                 await asyncio.sleep(0)
-        return plan_cleanup(found, policy, now, measured.total)
+        return await asyncio.to_thread(plan_cleanup, found, policy, now, measured.total)
 
     def _worth_a_look(self, policy: CleanupPolicy, now: datetime) -> list[str]:
         """All sessions where the size is limited; else those that are old enough, which are first in the index."""

@@ -21,7 +21,7 @@ from gateway.clock import SystemClock
 from gateway.compactor import Compactor
 from gateway.counting import LazyCounter
 from gateway.dispatch import CommandAnswers
-from gateway.ending import SessionTimer
+from gateway.ending import SessionTimer, log_ended, session_ended
 from gateway.gauge import Gauge
 from gateway.http.app import build_app
 from gateway.http.attachments import expire_uploads
@@ -91,6 +91,7 @@ def build_parts(
     store = SessionStore(data_dir, config.sessions, files, clock)
     bus = EventBus(clock.new_id())
     store.after_append.append(announce(store, bus))
+    store.after_append.append(session_ended([log_ended]))
     archive = Archive(data_dir, files, store, clock, cut)
     search = ArchiveSearch(archive, store, [ByWords(archive, clock)])
     vectors = VectorPart(

@@ -59,6 +59,11 @@ def session_ended(
     return hook
 
 
+def log_ended(record: SessionRecord, reason: EndReason) -> None:
+    """The first of those who are told."""
+    log.debug("session.ended", session=record.session, reason=reason, messages=record.messages)
+
+
 class SessionTimer:
     """Knows for every session that goes on when to look at it next; a thing of the scheduler.
 
@@ -142,13 +147,12 @@ class SessionTimer:
         """Ends what is due, a few at once: at four in the morning that may be everybody."""
         if not self._seeded:
             await self._seed()
-        waiting = self._pop_due(now)
-        if waiting:
-            ended = 0
-            for start in range(0, len(waiting), AT_ONCE):
-                outcomes = await asyncio.gather(*(self._end(s, now) for s in waiting[start : start + AT_ONCE]))
-                ended += sum(outcomes)
-            log.info("sessions.ended", count=ended, looked_at=len(waiting))
+        ended = 0
+        while due := self._pop_due(now):
+            ended += sum(await asyncio.gather(*(self._end(session_id, now) for session_id in due)))
+            await asyncio.sleep(0)
+        if ended:
+            log.info("sessions.ended", count=ended)
 
     async def _seed(self) -> None:
         """All sessions that go on, in slices, so that nobody waits for it."""
@@ -163,7 +167,7 @@ class SessionTimer:
 
     def _pop_due(self, now: datetime) -> list[str]:
         due: list[str] = []
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= now and len(due) < AT_ONCE:
             at, session_id = heapq.heappop(self._heap)
             if self._looks.get(session_id) == at:
                 del self._looks[session_id]
