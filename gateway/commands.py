@@ -36,6 +36,9 @@ COMMANDS: tuple[CommandInfo, ...] = (
     CommandInfo(name="model", argument="[name]", help="show or change the model of this chat"),
     CommandInfo(name="resume", argument="[number]", help="list earlier sessions, or go back to one"),
     CommandInfo(name="pin", help="keep the last message word for word through compactions"),
+    CommandInfo(name="remember", argument="<fact>", help="remember a fact about you"),
+    CommandInfo(name="forget", argument="<words or id>", help="put a memory into the trash"),
+    CommandInfo(name="memory", argument="[words]", help="what is remembered about you"),
     CommandInfo(name="help", help="this list"),
 )
 _BY_NAME = {info.name: info for info in COMMANDS}

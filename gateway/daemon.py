@@ -30,6 +30,7 @@ from gateway.jobs.wiring import build_jobs
 from gateway.learnt import LearntModels
 from gateway.ledger import UsageLedger
 from gateway.memories import MemoryPart
+from gateway.memory_tools import memory_tools
 from gateway.models.discovery import probe_ollama
 from gateway.models.pool import ModelPool
 from gateway.models.prices import price
@@ -105,7 +106,12 @@ def build_parts(
     )
     workspaces = Workspaces(data_dir, config.memory, tokens, vectors, clock)
     tools = ToolRegistry(
-        [CurrentTime(), TranscriptSearch(search, store), MemoryFileRead(workspaces)],
+        [
+            CurrentTime(),
+            TranscriptSearch(search, store),
+            *memory_tools(memory, config.agents),
+            MemoryFileRead(workspaces),
+        ],
         timeout_s=config.turn.tool_timeout_s,
     )
     zone = machine_zone(environ.get("TZ"), Path("/etc/localtime"))
@@ -177,6 +183,8 @@ def build_parts(
         gauge=gauge,
         calls=calls,
         ledger=ledger,
+        memory=memory,
+        agents=config.agents,
         clock=clock,
     )
     scheduler = Scheduler(clock)

@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 
 from gateway.commands import render_help
 from gateway.ledger import LedgerClosed, UsageFilter
+from gateway.memory_commands import answer_memory_command
 from sessions.entries import AssistantEntry, PinnedEntry, UserEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from compaction.explainer import Cause
     from compaction.tokens import Reading
+    from gateway.agents import AgentPolicy
     from gateway.calls import CallWatch, LastCall
     from gateway.clock import Clock
     from gateway.commands import Command
     from gateway.compactor import Compactor
     from gateway.gauge import Gauge
     from gateway.ledger import UsageLedger
+    from gateway.memories import MemoryPart
     from gateway.models.pool import ModelPool
     from gateway.prompts import PromptBuilder
     from gateway.turn import Incoming
@@ -46,6 +50,8 @@ class CommandAnswers:
         gauge: Gauge,
         calls: CallWatch,
         ledger: UsageLedger,
+        memory: MemoryPart,
+        agents: Mapping[str, AgentPolicy],
         clock: Clock,
     ) -> None:
         self._store = store
@@ -56,6 +62,8 @@ class CommandAnswers:
         self._gauge = gauge
         self._calls = calls
         self._ledger = ledger
+        self._memory = memory
+        self._agents = agents
         self._clock = clock
 
     async def answer(self, command: Command, session: Session, incoming: Incoming) -> str:
@@ -78,6 +86,8 @@ class CommandAnswers:
                 return self._compactor.begin(session, command.argument or None)
             case "pin":
                 return await self._pin(session)
+            case "remember" | "forget" | "memory":
+                return await answer_memory_command(command, session.key, incoming.speaker, self._memory, self._agents)
             case _:
                 return render_help()
 

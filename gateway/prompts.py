@@ -229,7 +229,7 @@ class PromptBuilder:
         ]
 
     def tool_context(self, session: Session, incoming: Incoming) -> ToolContext:
-        return ToolContext(key=session.key, user=incoming.user, now=self._clock.now())
+        return ToolContext(key=session.key, user=incoming.speaker, now=self._clock.now())
 
     def _time(self, session: Session, _: Incoming) -> str | None:
         policy = self._agents.get(session.record.agent)

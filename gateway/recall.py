@@ -9,9 +9,10 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
+from gateway.viewers import viewer_of_chat
 from memory.errors import MemoryProblem
 from memory.recall import ALWAYS, Recalled, fit, query_of_messages, query_of_tools, recalled_memory, render
-from memory.records import Filters, ListQuery, Viewer, project_pool
+from memory.records import Filters, ListQuery, project_pool
 from sessions.entries import RecallEntry
 
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from gateway.vectors import Opener
     from memory.memory import Memories
     from memory.policy import RecallPolicy
+    from memory.records import Viewer
     from sessions.entries import ToolCall, ToolResultEntry
     from sessions.store import Session
 
 log = structlog.get_logger()
 
-AUTHOR = "recall"
 PREFIX_WAIT_S = 1.0
 ALWAYS_LIMIT = 50
 ALWAYS_BYTES = 20_000
@@ -126,7 +127,7 @@ class Recall:
 
     async def begin(self, session: Session, turn: str, incoming: Incoming, texts: Sequence[str]) -> None:
         """A turn begins: searches for its messages, and waits for that `wait_s` at most."""
-        settings = self._settings(incoming.user)
+        settings = self._settings(incoming.speaker)
         state = self._states.setdefault(session, _State())
         viewer = self._viewer(session, incoming)
         state.turn, state.viewer = turn, viewer
@@ -145,7 +146,7 @@ class Recall:
 
     def joined(self, session: Session, incoming: Incoming, texts: Sequence[str]) -> None:
         """Further messages joined the turn: they are searched too, and searching may begin again."""
-        state, settings = self._states.get(session), self._settings(incoming.user)
+        state, settings = self._states.get(session), self._settings(incoming.speaker)
         if state is None or state.viewer is None:
             return
         state.left = settings.mid_turn.searches
@@ -156,7 +157,7 @@ class Recall:
         self, session: Session, incoming: Incoming, calls: Sequence[ToolCall], results: Sequence[ToolResultEntry]
     ) -> None:
         """Searches again in the background, as long as there is budget for it."""
-        state, settings = self._states.get(session), self._settings(incoming.user)
+        state, settings = self._states.get(session), self._settings(incoming.speaker)
         if state is None or state.viewer is None or not settings.during_turn:
             return
         if state.left <= 0 or settings.mid_turn.batch == 0:
@@ -203,15 +204,8 @@ class Recall:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _viewer(self, session: Session, incoming: Incoming) -> Viewer:
-        policy = self._agents.get(session.record.agent)
-        return Viewer(
-            user=incoming.user,
-            author=AUTHOR,
-            origin="tool",
-            conversation=True,
-            delegated=session.record.type == "sub",
-            project=None if policy is None else policy.project,
-        )
+        """Who is shown memories: the person who speaks, in the project the agent belongs to."""
+        return viewer_of_chat(session.key, incoming.speaker, self._agents)
 
     def _start(self, session: Session, state: _State, viewer: Viewer, words: str, most: int) -> _Search | None:
         if self._group is None or not words.strip() or (viewer.user is None and self._files is None):

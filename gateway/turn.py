@@ -32,7 +32,8 @@ TurnState = Literal["waiting", "running", "done", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """A message as it enters, already checked. `role` is the caller's, `user` the person it is known to come from.
+    """A message as it enters, already checked. `role` is the caller's, `user` the person whose chat it is,
+    `speaker` the one it is known to come from, whose memory it may reach (None: nobody known).
 
     `client_tools` are offered to the model and run by the client; `results` answer calls to them; `extra_system` is a
     client's own system text; `before` is what a client says was said earlier, taken over by the first session of a key;
@@ -45,6 +46,7 @@ class Incoming:
     sender: str | None = None
     sender_name: str | None = None
     user: str | None = None
+    speaker: str | None = None
     role: str = "admin"
     request_id: str | None = None
     request_sha256: str | None = None

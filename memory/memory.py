@@ -11,7 +11,7 @@ from memory.portable import parse_lines, render_lines
 from memory.records import Change, Filters, ListQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from datetime import datetime
 
     from memory.corpus import Findings, Searcher
@@ -41,7 +41,9 @@ class Imported:
 
 
 class Memories:
-    """Everything about memories, for a viewer. `after_write` hears of every memory that was added or changed."""
+    """Everything about memories, for a viewer. `after_write` hears of every memory that was added or changed;
+    `recategorize` starts sorting a viewer's memories into topics (those without one, or all) and says how it stands.
+    """
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Memories:
         self._fulltext = fulltext
         self._now = now
         self.after_write: list[Callable[[Memory], None]] = []
+        self.recategorize: Callable[[Viewer, bool], Awaitable[str]] | None = None
 
     # --- writing --------------------------------------------------------------------------------------------------
 

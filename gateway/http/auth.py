@@ -159,3 +159,27 @@ def owner_of(
     alias = f"{key.channel}:{sender or key.peer}"
     person = next((user for user, aliases in identities.items() if alias in aliases), None)
     return person or key.peer
+
+
+def speaker_of(
+    key: SessionKey, sender: str | None, caller: Caller, identities: Mapping[str, Sequence[str]]
+) -> str | None:
+    """The person a message comes from, whose memories it may reach; None: nobody known, who reaches none.
+
+    Known are people with a token, senders of `sessions.identities`, and the peer of a direct chat. What a frontend
+    calls its peer counts inside that channel only: equal ids in two channels need not be one person.
+    """
+    if key.type in ("cron", "hook", "sub"):
+        return None
+    if caller.role == "user":
+        return caller.user
+    if key.type == "main":
+        return (caller.user or OWNER.name) if caller.role == "admin" and sender is None else None
+    linked = next((user for user, known in identities.items() if f"{key.channel}:{sender or key.peer}" in known), None)
+    if linked is not None or key.type != "direct" or key.peer is None:
+        return linked
+    if key.peer in identities:
+        return key.peer if sender is None or (caller.role == "admin" and sender == key.peer) else None
+    if sender is not None and sender != key.peer:
+        return None
+    return key.peer if caller.role == "admin" else f"{key.channel}:{key.peer}"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from gateway.events import START
 from gateway.http.attachments import FilePart, Part, file_reader, note_used
-from gateway.http.auth import Caller, may_post, may_see, owner_of
+from gateway.http.auth import Caller, may_post, may_see, owner_of, speaker_of
 from gateway.http.problems import TURN_STATUS, Problem, not_found
 from gateway.http.routes import Body, Call, Route, json_answer
 from gateway.http.sse import follow, wants_events
@@ -161,6 +161,7 @@ async def start_turn(parts: Parts, call: Call, key: SessionKey, body: MessageIn)
             sender=sender,
             sender_name=body.sender_name,
             user=owner_of(key, sender, call.caller, parts.config.sessions.identities),
+            speaker=speaker_of(key, sender, call.caller, parts.config.sessions.identities),
             role=call.caller.role,
             request_id=request_id,
             request_sha256=_fingerprint(body, key) if request_id else None,

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from compaction.layout import ToolSpec
 from gateway.http.attachments import FileReader, file_reader, note_used
-from gateway.http.auth import owner_of
+from gateway.http.auth import owner_of, speaker_of
 from gateway.http.json import clean_text
 from gateway.http.problems import TURN_STATUS, Problem, model_problem
 from gateway.http.routes import Body, Call, Route, json_answer
@@ -272,6 +272,7 @@ class ChatCompletions:
             sender=sender,
             sender_name=user.name if user else None,
             user=owner,
+            speaker=speaker_of(key, sender, call.caller, parts.config.sessions.identities),
             role=call.caller.role,
             request_id=call.request.headers.get("Idempotency-Key"),
             request_sha256=_fingerprint(body),

@@ -245,3 +245,39 @@ async def test_without_the_records_replies_go_on_and_it_is_shown(tmp_path: Path)
         assert parts["memory"]["state"] == "degraded"
         status, content = await client.call("GET", "/v1/memories")
         assert (status, content["title"]) == (503, "Not available")
+
+
+CHAT = "agent:main:web:direct:ana"
+
+
+async def said(client: Client, who: str, text: str, key: str = CHAT, **more: Any) -> str:
+    client.token = who
+    return (await client.say(text, key, **more))["text"]
+
+
+async def test_what_is_typed_about_memory_is_done_for_the_person_who_types_it(people: Client) -> None:
+    assert await said(people, "ana", "/remember I drink tea") == "Remembered: I drink tea"
+    assert await said(people, "ana", "/remember i drink TEA.") == "I know that already: I drink tea"
+    assert "I drink tea" in await said(people, "ana", "/memory")
+    assert await said(people, "bob", "/memory", "agent:main:web:direct:bob") == "Nothing is remembered yet."
+    assert "placeholder" in await said(people, "ana", "/remember my password is Kn0edel-42")
+    assert await said(people, "ana", "/forget coffee") == "Nothing I remember fits 'coffee'."
+    assert (await said(people, "ana", "/forget tea")).startswith("Forgotten: I drink tea")
+    assert await found(people, "ana", "tea") == []
+
+
+async def test_in_a_group_only_a_linked_sender_has_a_memory(tmp_path: Path) -> None:
+    settings = config(auth={"tokens": TOKENS}, sessions={"identities": {"ana": ["telegram:1"]}})
+    group = "agent:main:telegram:group:g"
+    async with running(tmp_path / "data", settings) as client:
+        await add(client, "ana", "Ana likes plums")
+        assert "plums" in await said(client, "bridge", "/memory", group, sender="1")
+        for sender in ("2", "ana", None):
+            assert "do not know whose" in await said(client, "bridge", "/memory", group, sender=sender)
+        direct = "agent:main:telegram:direct:"
+        assert "plums" in await said(client, "bridge", "/memory plums", f"{direct}ana", sender="1")
+        assert "Nothing" in await said(client, "bridge", "/memory plums", f"{direct}2", sender="2")
+        assert "do not know whose" in await said(client, "bridge", "/memory", f"{direct}ana", sender="2")
+        await said(client, "bridge", "/remember I am two", f"{direct}2", sender="2")
+        assert "I am two" in await said(client, "bridge", "/memory", f"{direct}2", sender="2")
+        assert "Nothing" in await said(client, "root", "/memory", "agent:main:slack:direct:2")

@@ -1,0 +1,154 @@
+"""The memory tools, called as a model calls them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from gateway.agents import AgentPolicy
+from gateway.clock import SystemClock
+from gateway.memories import MemoryPart
+from gateway.memory_opening import open_memories
+from gateway.memory_tools import memory_tools
+from gateway.tools import ToolContext, ToolRegistry
+from memory.policy import MemoryPolicy
+from memory.records import Viewer
+from sessions.entries import ToolCall
+from sessions.keys import parse_key
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from memory.memory import Memories
+
+ROOT = Viewer(user="owner", author="owner", admin=True)
+AGENTS = {"shop": AgentPolicy(project="shop"), "main": AgentPolicy()}
+
+
+class Opened(MemoryPart):
+    """Memory that is open already."""
+
+    def __init__(self, path: Path, memories: Memories) -> None:
+        super().__init__(path, SystemClock(), MemoryPolicy(), {})
+        self.given = memories
+
+    async def open(self) -> Memories:
+        return self.given
+
+
+class Model:
+    """Calls tools in a conversation, for a person."""
+
+    def __init__(self, tools: ToolRegistry) -> None:
+        self._tools = tools
+
+    async def call(self, key: str, user: str | None, tool: str, /, **arguments: Any) -> tuple[str, bool]:
+        context = ToolContext(key=parse_key(key), user=user, now=SystemClock().now())
+        result = await self._tools.run(ToolCall(id="c", name=tool, arguments=orjson.dumps(arguments).decode()), context)
+        return result.text, result.is_error
+
+    async def done(self, key: str, user: str | None, tool: str, /, **arguments: Any) -> Any:
+        text, is_error = await self.call(key, user, tool, **arguments)
+        assert not is_error, text
+        return orjson.loads(text) if text.startswith("{") else text
+
+
+@pytest.fixture
+async def memories(tmp_path: Path) -> AsyncIterator[Memories]:
+    engine, memories = await open_memories(tmp_path / "state.db", SystemClock(), MemoryPolicy())
+    yield memories
+    await engine.dispose()
+
+
+@pytest.fixture
+def model(tmp_path: Path, memories: Memories) -> Model:
+    tools = memory_tools(Opened(tmp_path / "state.db", memories), AGENTS)
+    return Model(ToolRegistry(tools, timeout_s=10))
+
+
+ANA = "agent:main:web:direct:ana"
+SHOP = "agent:shop:web:direct:ana"
+
+
+async def test_a_model_remembers_finds_corrects_merges_and_forgets(model: Model) -> None:
+    first = await model.done(ANA, "ana", "MemoryAdd", text="Ana drinks green tea", topic="preferences", importance=7)
+    assert first["memory"]["topic"] == "preferences"
+    near = await model.done(ANA, "ana", "MemoryAdd", text="Ana drinks green tea daily")
+    assert [one["id"] for one in near["similar"]] == [first["memory"]["id"]]
+    ids = [first["memory"]["id"], near["memory"]["id"]]
+    await model.done(ANA, "ana", "MemoryMerge", ids=ids, text="Ana drinks green tea every day")
+    found = await model.done(ANA, "ana", "MemorySearch", query="green tea")
+    assert [one["text"] for one in found["memories"]] == ["Ana drinks green tea every day"]
+    await model.done(ANA, "ana", "MemoryUpdate", id=ids[0], text="Ana drinks black tea", why="she said so")
+    await model.done(ANA, "ana", "MemoryDelete", id=ids[0])
+    assert (await model.done(ANA, "ana", "MemorySearch", query="tea"))["memories"] == []
+    assert [m["id"] for m in (await model.done(ANA, "ana", "MemoryList", state="trashed"))["memories"]] == [ids[0]]
+    await model.done(ANA, "ana", "MemoryRestore", id=ids[0])
+    listed = await model.done(ANA, "ana", "MemoryList")
+    assert [m["text"] for m in listed["memories"]] == ["Ana drinks black tea"]
+
+
+async def test_topics_of_the_person_only_can_be_made_changed_and_deleted(model: Model, memories: Memories) -> None:
+    await memories.topics.put_project(ROOT, "shop", with_members=["ana"])
+    await model.done(SHOP, "ana", "TopicAdd", name="plants", description="Plants Ana has, one each")
+    await model.done(SHOP, "ana", "MemoryAdd", text="Ana has a fern", topic="plants")
+    await model.done(SHOP, "ana", "TopicUpdate", name="plants", new_name="garden")
+    assert "1 memories" in await model.done(SHOP, "ana", "TopicDelete", name="garden")
+    for name in ("TopicUpdate", "TopicDelete"):
+        text, is_error = await model.call(SHOP, "ana", name, name="details")
+        assert is_error, text
+    assert [t.name for t in await memories.topics.topics(ROOT, (await memories.store.pools(ROOT))[-1])]
+
+
+async def test_a_project_is_reached_from_its_agent_by_its_members_only(model: Model, memories: Memories) -> None:
+    await memories.topics.put_project(ROOT, "shop", with_members=["ana"])
+    await model.done(SHOP, "ana", "MemoryAdd", text="The shop opens in May", shared=True)
+    assert len((await model.done(SHOP, "ana", "MemorySearch", query="shop opens"))["memories"]) == 1
+    assert (await model.done(ANA, "ana", "MemorySearch", query="shop opens"))["memories"] == []
+    assert (await model.done(SHOP, "bob", "MemorySearch", query="shop opens"))["memories"] == []
+    assert (await model.call(SHOP, "bob", "MemoryAdd", text="mine", shared=True))[1]
+
+
+@pytest.mark.parametrize(
+    ("key", "user"), [("agent:main:telegram:group:g", None), ("agent:main:sub:task", "ana"), ("hook:build", None)]
+)
+async def test_senders_nobody_knows_and_delegated_tasks_reach_no_personal_memory(
+    model: Model, key: str, user: str | None
+) -> None:
+    fact = (await model.done(ANA, "ana", "MemoryAdd", text="Ana drinks tea"))["memory"]["id"]
+    for name, arguments in [
+        ("MemorySearch", {"query": "tea"}),
+        ("MemoryList", {}),
+        ("MemoryAdd", {"text": "x"}),
+        ("MemoryUpdate", {"id": fact, "text": "x"}),
+        ("MemoryDelete", {"id": fact}),
+        ("MemoryRestore", {"id": fact}),
+        ("TopicAdd", {"name": "x", "description": "x"}),
+    ]:
+        text, _ = await model.call(key, user, name, **arguments)
+        assert "tea" not in text
+    assert (await model.done(ANA, "ana", "MemorySearch", query="tea"))["memories"][0]["text"] == "Ana drinks tea"
+    assert len((await model.done(ANA, "ana", "MemoryList"))["memories"]) == 1
+
+
+async def test_broken_arguments_and_refusals_are_words_for_the_model(model: Model) -> None:
+    for name, arguments in [
+        ("MemoryAdd", {}),
+        ("MemoryAdd", {"text": "a", "importance": 11}),
+        ("MemoryAdd", {"text": "a", "colour": "red"}),
+        ("MemoryAdd", {"text": "a", "topic": "nothing like it"}),
+        ("MemoryDelete", {"id": "nothing"}),
+        ("MemoryRecategorize", {}),
+    ]:
+        text, is_error = await model.call(ANA, "ana", name, **arguments)
+        assert is_error
+        assert text
+
+
+async def test_a_secret_a_model_wants_to_keep_is_taken_out_and_it_is_told(model: Model) -> None:
+    kept = await model.done(ANA, "ana", "MemoryAdd", text="The API key is sk-abcdefghijklmnopqrstuvwx")
+    assert "sk-" not in orjson.dumps(kept).decode()
+    assert "placeholder" in kept["removed"]
