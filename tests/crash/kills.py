@@ -23,13 +23,15 @@ from pathlib import Path
 import aiohttp
 import yaml
 
-from sessions.context import answered_turns, uncarried
-from sessions.entries import AssistantEntry, UserEntry
+from sessions.context import answered_turns
+from sessions.entries import AssistantEntry, CarriedEntry, CompactionEntry, Entry, UserEntry
 from sessions.lines import scan
 from tests.bench.standin import Pace, StandIn
 
 START_S = 30
 SETTLE_S = 60
+FILLER = " and goes on" * 40
+"""So that a summary is worth it after a few messages."""
 
 
 @dataclass
@@ -89,7 +91,7 @@ async def talk(victim: Victim, key: str, load: Load, rng: random.Random, stop: a
     async with aiohttp.ClientSession() as client:
         while not stop.is_set():
             number += 1
-            text = f"{key} says {number}"
+            text = f"{key} says {number}{FILLER}"
             body = {"text": text, "request_id": f"{key} {number}"}
             wait = rng.random() < 0.3
             while not stop.is_set():
@@ -132,24 +134,29 @@ def judge(data_dir: Path, load: Load) -> dict[str, int]:
     said: Counter[str] = Counter()
     answered: set[str] = set()
     order: dict[str, list[tuple[str, int, str]]] = {}
-    problems = 0
-    for path in sorted((data_dir / "transcripts").rglob("*.jsonl")):
-        content = scan(path.read_bytes())
-        problems += len(content.problems)
-        for problem in content.problems:
-            print(f"{path.name}: {problem}", file=sys.stderr)
-        entries = uncarried(content.entries)
+    problems = compactions = leftovers = 0
+    for session, paths in by_session(data_dir).items():
+        entries: list[Entry] = []
+        for path in paths:
+            content = scan(path.read_bytes())
+            problems += len(content.problems)
+            for problem in content.problems:
+                print(f"{path.name}: {problem}", file=sys.stderr)
+            entries += [e for e in content.entries if not isinstance(e, CarriedEntry)]
+        moved = sum(isinstance(e, CompactionEntry) for e in entries)
+        compactions += moved
+        leftovers += len(paths) - 1 - moved
         done = answered_turns(entries)
         replies = Counter(e.turn for e in entries if isinstance(e, AssistantEntry) and e.finish != "tool_calls")
         for turn, count in replies.items():
             if count > 1:
                 problems += 1
-                print(f"{path.name}: {turn} has {count} replies", file=sys.stderr)
+                print(f"{session}: {turn} has {count} replies", file=sys.stderr)
         for entry in entries:
             if isinstance(entry, UserEntry):
                 said[entry.text] += 1
                 key = entry.text.split(" says ")[0]
-                order.setdefault(key, []).append((path.name, entry.seq, entry.text))
+                order.setdefault(key, []).append((session, entry.seq, entry.text))
                 if entry.turn in done:
                     answered.add(entry.text)
     sent = [text for texts in load.acknowledged.values() for text in texts]
@@ -165,7 +172,17 @@ def judge(data_dir: Path, load: Load) -> dict[str, int]:
         "unanswered": sum(1 for text in sent if text not in answered),
         "out_of_order": disordered,
         "damaged_or_answered_twice": problems,
+        "compactions": compactions,
+        "leftovers": leftovers,
     }
+
+
+def by_session(data_dir: Path) -> dict[str, list[Path]]:
+    """The transcripts of each session, oldest generation first."""
+    found: dict[str, list[Path]] = {}
+    for path in (data_dir / "transcripts").rglob("*.jsonl"):
+        found.setdefault(path.name.split(".")[0], []).append(path)
+    return {name: sorted(found[name], key=lambda path: int(path.name.split(".")[1])) for name in sorted(found)}
 
 
 async def run(kills: int, sessions: int, seed: int) -> dict[str, int | float]:
@@ -175,7 +192,13 @@ async def run(kills: int, sessions: int, seed: int) -> dict[str, int | float]:
         async with StandIn(Pace(first_token_ms=5, token_ms=1, tokens=10)) as model:
             config = Path(folder) / "config.yaml"
             chat = {"provider": "openai", "base_url": model.base_url, "model": "chat-model", "api_key": "x"}
-            config.write_text(yaml.safe_dump({"models": {"chat": chat}, "server": {"rate_limit_per_minute": None}}))
+            settings = {
+                "models": {"chat": {**chat, "window": 2000, "max_output": 100}},
+                "roles": {"chat": "chat", "summary": "offline"},
+                "compaction": {"every_messages": 4, "min_messages": 2, "overlap_messages": 2},
+                "server": {"rate_limit_per_minute": None},
+            }
+            config.write_text(yaml.safe_dump(settings))
             victim = Victim(Path(folder) / "data", config, free_port())
             await victim.start()
             load, stop = Load(), asyncio.Event()
@@ -212,7 +235,7 @@ def free_port() -> int:
 
 def failed(figures: dict[str, int | float]) -> bool:
     """Whether anything went wrong that must not."""
-    wrong = ("lost", "doubled", "unanswered", "out_of_order", "damaged_or_answered_twice", "unsettled")
+    wrong = ("lost", "doubled", "unanswered", "out_of_order", "damaged_or_answered_twice", "unsettled", "leftovers")
     return any(figures[name] for name in wrong)
 
 

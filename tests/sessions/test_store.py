@@ -12,6 +12,7 @@ import pytest
 from gateway.clock import ManualClock
 from sessions.entries import AssistantEntry, Entry, UserEntry
 from sessions.files import Crash, FaultyFiles, Files, OsFiles
+from sessions.index import JOURNAL, SNAPSHOT
 from sessions.keys import parse_key
 from sessions.policy import SessionsPolicy
 from sessions.store import Session, SessionGone, SessionStore
@@ -94,7 +95,7 @@ async def test_a_deleted_session_takes_nothing_any_more_and_stays_gone(tmp_path:
     await closed(store, loop)
 
 
-@pytest.mark.parametrize("kind", ["delete", "generation", "end"])
+@pytest.mark.parametrize("kind", ["delete", "generation", "end", "generation, and the index is gone"])
 async def test_cut_at_any_step_the_state_is_before_or_after(tmp_path: Path, kind: str) -> None:
     outcomes: set[str] = set()
     for step in range(1, 80):
@@ -107,6 +108,9 @@ async def test_cut_at_any_step_the_state_is_before_or_after(tmp_path: Path, kind
         files.crash_at(step)
         crashed = await until_crash(loop, change(store, session, kind))
         loop.cancel()
+        if "index is gone" in kind:
+            for name in (SNAPSHOT, JOURNAL):
+                (folder / name).unlink(missing_ok=True)
         store, loop = await opened(folder)
         outcomes.add(await state_of(store, folder))
         following = await store.active(KEY)
