@@ -86,7 +86,8 @@ BODIES: dict[str, dict[str, Any]] = {
 def test_no_request_gets_a_5xx_or_an_answer_outside_the_description(url: str, mode: GenerationMode) -> None:
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
     # a backup writes where it is told to
-    for operation in (result.ok() for result in schema.exclude(path="/v1/backup").get_all_operations()):
+    endless = ["/v1/events", "/v1/sessions/{key}/events"]
+    for operation in (result.ok() for result in schema.exclude(path=["/v1/backup", *endless]).get_all_operations()):
         if mode is GenerationMode.POSITIVE or operation.body or operation.query:
             send_all(url, operation, mode)
 
