@@ -169,3 +169,20 @@ async def test_cleaning_up_is_for_administrators(tmp_path: Path) -> None:
     async with running(tmp_path, settings(auth=auth)) as client:
         client.token = "a-token-of-ana"
         assert (await client.call("POST", "/v1/cleanup"))[0] == 404
+
+
+async def test_a_former_session_comes_back_from_the_archive_and_has_a_day_of_its_own(tmp_path: Path) -> None:
+    clock = ManualClock(NOON)
+    async with running(tmp_path, settings(reset={"daily_at": "04:00"}), clock=clock) as client:
+        first = await client.say("hello")
+        await pass_time(client, clock, DAY_S)
+        second = await client.say("another day")
+        assert second["session"] != first["session"]
+        await client.daemon.parts.store.archive(first["session"])
+        status, back = await client.call("POST", f"/v1/sessions/{KEY}/resume", {"session": first["session"]})
+        assert (status, back["session"], back["state"]) == (200, first["session"], "active")
+        await pass_time(client, clock, 3600)
+        assert (await client.say("where were we?"))["session"] == first["session"]
+        await pass_time(client, clock, DAY_S)
+        assert (await client.get(f"/v1/sessions/{KEY}"))["ended"] == "daily"
+        assert files_of(tmp_path) == [".jsonl"] * 2
