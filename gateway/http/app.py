@@ -5,13 +5,18 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from gateway.console import pages
+from gateway.console.logins import Logins
 from gateway.http import (
     attachments,
     cache,
     cleanup,
+    deliveries,
     docs,
     events,
     health,
+    hooks,
+    jobs,
     openapi,
     search,
     sessions,
@@ -19,6 +24,7 @@ from gateway.http import (
     turns,
     usage,
 )
+from gateway.http.auth import Tokens
 from gateway.http.memories import routes as memory_routes
 from gateway.http.metrics import Metrics
 from gateway.http.pipeline import build_pipeline
@@ -46,6 +52,9 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *topic_routes(parts),
         *transfer.routes(parts),
         *cleanup.routes(parts),
+        *jobs.routes(parts),
+        *hooks.routes(parts),
+        *deliveries.routes(parts),
         *openai_chat.routes(parts),
         *health.routes(health.daemon_checks(parts), metrics),
     ]
@@ -56,11 +65,14 @@ def build_app(parts: Parts) -> web.Application:
     """The application of one daemon. Raises MissingSecret."""
     metrics = Metrics()
     metrics.watch(parts.turns, parts.store.index, parts.calls)
+    tokens = Tokens(parts.config.auth, parts.environ)
+    logins = Logins(parts.files, parts.data_dir / "console.json", tokens)
     return build_pipeline(
-        all_routes(parts, metrics),
+        [*all_routes(parts, metrics), *pages.routes(parts, tokens, logins)],
         server=parts.config.server,
         auth=parts.config.auth,
         environ=parts.environ,
         clock=parts.clock,
         metrics=metrics,
+        browsers=logins,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from aiohttp import web
@@ -20,6 +20,7 @@ from gateway.http.sse import STREAM_OF, STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from datetime import datetime
 
     from aiohttp.typedefs import Handler, Middleware
 
@@ -31,6 +32,15 @@ if TYPE_CHECKING:
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 BEARER = "bearer "
+COOKIE = "sessiond_console"
+CSRF_HEADER = "X-Sessiond-CSRF"
+
+
+class Browsers(Protocol):
+    """Browsers that are signed in, by their cookie."""
+
+    def caller(self, cookie: str, now: datetime) -> Caller | None: ...
+    def is_genuine(self, cookie: str, sent: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,7 @@ class Gate:
 
     server: ServerPolicy
     tokens: Tokens
+    browsers: Browsers | None
     rate: RateLimit | None
     clock: Clock
     public: frozenset[str]
@@ -67,10 +78,25 @@ class Gate:
             return OWNER
         header = request.headers.get("Authorization", "")
         secret = header[len(BEARER) :].strip() if header[: len(BEARER)].lower() == BEARER else ""
-        caller = self.tokens.caller(secret or request.headers.get("x-api-key", ""))
+        secret = secret or request.headers.get("x-api-key", "")
+        caller = self.tokens.caller(secret) if secret else self._signed_in(request)
         if caller is None:
             detail = "Send a known token: Authorization: Bearer <token>. Tokens are configured under auth.tokens."
             raise Problem(401, "Not authenticated", detail, headers={"WWW-Authenticate": "Bearer"})
+        return caller
+
+    def _signed_in(self, request: web.Request) -> Caller | None:
+        """Who a browser's cookie stands for. It changes something only for a page of ours: others cannot know what that
+        sends along. Raises Problem."""
+        cookie = request.cookies.get(COOKIE)
+        if self.browsers is None or cookie is None:
+            return None
+        caller = self.browsers.caller(cookie, self.clock.now())
+        if caller is not None and request.method not in ("GET", "HEAD"):
+            sent = request.headers.get(CSRF_HEADER, "")
+            if not self.browsers.is_genuine(cookie, sent):
+                detail = f"A browser that is signed in must send {CSRF_HEADER}. Reload the page, then try again."
+                raise Problem(403, "Not from the console", detail)
         return caller
 
 
@@ -82,11 +108,13 @@ def build_pipeline(
     environ: Mapping[str, str],
     clock: Clock,
     metrics: Metrics,
+    browsers: Browsers | None = None,
 ) -> web.Application:
     """An application that serves the routes. Raises MissingSecret for a token whose variable is not set."""
     gate = Gate(
         server=server,
         tokens=Tokens(auth, environ),
+        browsers=browsers,
         rate=None if server.rate_limit_per_minute is None else RateLimit(server.rate_limit_per_minute),
         clock=clock,
         public=frozenset(route.path for route in routes if route.public),

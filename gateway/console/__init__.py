@@ -1,0 +1,1 @@
+"""The console: pages of the daemon for a person in a browser."""

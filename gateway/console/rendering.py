@@ -1,0 +1,78 @@
+"""Pages out of templates, with the headers that keep them safe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
+
+from aiohttp import web
+
+from gateway.console.texts import load_texts
+from gateway.console.views import count_text, money_text
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from jinja2 import Environment
+
+# address below /console, and the name of its text
+PAGES = (("", "overview"), ("/sessions", "sessions"), ("/usage", "usage"), ("/settings", "settings"))
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class Pages:
+    """All templates. They are loaded at the first page: the daemon does not wait for them at its start."""
+
+    def __init__(self, version: str) -> None:
+        self.texts = load_texts()
+        self._version = version
+        self._environment: Environment | None = None
+
+    def show(self, template: str, status: int = 200, **values: Any) -> web.Response:
+        """The page; every value is escaped where it is put in."""
+        if self._environment is None:
+            self._environment = _environment(self.texts, self._version)
+        html = self._environment.get_template(template).render(values)
+        return web.Response(text=html, status=status, content_type="text/html", charset="utf-8", headers=HEADERS)
+
+
+def _environment(texts: dict[str, dict[str, str]], version: str) -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from gateway.console.markdown import to_html
+
+    made = Environment(
+        loader=PackageLoader("gateway.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    cast("dict[str, Any]", made.globals).update(t=texts, version=version, pages=PAGES)
+    cast("dict[str, Any]", made.filters).update(
+        markdown=to_html, count=count_text, money=money_text, iso=_iso, path=_path, percent=_percent
+    )
+    return made
+
+
+def _iso(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _path(text: str) -> str:
+    """A text as one part of an address."""
+    return quote(text, safe="")
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"

@@ -1,0 +1,71 @@
+// What every page has: the theme, times in the reader's own zone, calls of the API.
+
+const csrf = document.querySelector("meta[name=csrf]").content;
+
+/** Calls the API; gives the answer's JSON, or throws an Error with what the daemon said. */
+export async function call(method, path, body) {
+  const headers = { Accept: "application/json" };
+  if (csrf) headers["X-Sessiond-CSRF"] = csrf;
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  const content = await answer.json().catch(() => ({}));
+  if (answer.status === 401) location.assign("/console/login");
+  if (!answer.ok) throw new Error(content.detail || content.title || `${answer.status} ${answer.statusText}`);
+  return content;
+}
+
+/** Says something at the foot of the page; `undo` adds a button. */
+export function toast(text, undo) {
+  const place = document.getElementById("toast");
+  place.textContent = text;
+  if (undo) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = undo.label;
+    button.addEventListener("click", undo.act, { once: true });
+    place.append(button);
+  }
+  clearTimeout(toast.timer);
+  toast.timer = setTimeout(() => place.replaceChildren(), undo ? 10_000 : 5_000);
+}
+
+/** Writes the times of a part of the page in the zone and language of the reader. */
+export function localTimes(root) {
+  const today = new Date().toDateString();
+  for (const place of root.querySelectorAll("time:not([title])")) {
+    const at = new Date(place.dateTime);
+    place.title = at.toLocaleString();
+    place.textContent =
+      at.toDateString() === today
+        ? at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+        : at.toLocaleDateString();
+  }
+}
+
+/** Fills the `{name}` places of a text. */
+export const filled = (text, values) => text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+
+const root = document.documentElement;
+try {
+  root.dataset.theme = localStorage.getItem("theme") ?? "";
+} catch {
+  // a browser without storage follows the system
+}
+document.getElementById("theme").addEventListener("click", () => {
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  try {
+    localStorage.setItem("theme", root.dataset.theme);
+  } catch {
+    // then only until the page is left
+  }
+});
+
+for (const form of document.querySelectorAll("[data-new-chat]")) {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    location.assign(`/console/sessions/${encodeURIComponent(form.elements.key.value.trim())}`);
+  });
+}
+
+localTimes(document);

@@ -1,0 +1,92 @@
+"""What the pages make of entries, records and usage."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from gateway.console.views import Divider, Message, Notice, Tool, chat_items, count_text, day_bars, money_text, spent_in
+from gateway.ledger import UsageRow
+from sessions.entries import (
+    AssistantEntry,
+    CompactionFailedEntry,
+    CompactionStartedEntry,
+    Covers,
+    Entry,
+    PinnedEntry,
+    RetractedEntry,
+    SummaryEntry,
+    ToolCall,
+    ToolResultEntry,
+    UserEntry,
+)
+from sessions.usage import Usage
+
+AT = datetime(2026, 12, 1, tzinfo=UTC)
+
+
+def stamped(*drafts: Entry) -> list[Entry]:
+    return [draft.stamped(seq=seq, id=f"e{seq}", at=AT, turn="t") for seq, draft in enumerate(drafts, 1)]
+
+
+def test_a_call_stands_with_its_result_and_apart_from_the_text() -> None:
+    call = ToolCall(id="c1", name="clock", arguments="{}")
+    items = chat_items(
+        stamped(
+            UserEntry(text="What time is it?"),
+            AssistantEntry(text="I look.", calls=(call,), finish="tool_calls"),
+            ToolResultEntry(call_id="c1", name="clock", text="Noon", is_error=False),
+            AssistantEntry(text="Noon."),
+        )
+    )
+    assert [type(item) for item in items] == [Message, Message, Tool, Message]
+    assert isinstance(items[2], Tool)
+    assert (items[2].name, items[2].result) == ("clock", "Noon")
+
+
+def test_what_was_retracted_is_not_shown_and_what_is_pinned_says_so() -> None:
+    items = chat_items(
+        stamped(
+            UserEntry(text="secret"),
+            UserEntry(text="kept"),
+            RetractedEntry(seqs=(1,)),
+            PinnedEntry(of=2),
+        )
+    )
+    assert [(item.text, item.pinned) for item in items if isinstance(item, Message)] == [("kept", True)]
+
+
+def test_a_summary_is_a_divider_with_what_it_says() -> None:
+    covers = Covers(from_seq=1, to_seq=40, sha256="0" * 64)
+    entry = SummaryEntry(summary={"facts": ["The port is 8081."], "topics": []}, covers=covers, replay_from=31)
+    (divider,) = chat_items(stamped(entry))
+    assert isinstance(divider, Divider)
+    assert (divider.last, divider.lists) == (40, (("facts", ("The port is 8081.",)),))
+
+
+def test_a_summary_is_told_as_running_until_its_end_is_written() -> None:
+    started = CompactionStartedEntry(reason="threshold", anchor=1)
+    running = chat_items(stamped(started))
+    ended = chat_items(stamped(started, CompactionFailedEntry(error="timeout", failures=1)))
+    assert [item.name for item in running if isinstance(item, Notice)] == ["compaction_running"]
+    assert [item.name for item in ended if isinstance(item, Notice)] == ["compaction_failed"]
+
+
+def test_days_without_a_call_have_a_bar_of_nothing() -> None:
+    usage = Usage(input_total=100, cached_read=60, cache_write=10, output=5)
+    row = UsageRow(group={"day": "2026-12-01"}, calls=1, usage=usage, cost=Decimal("0.5"), unpriced=0)
+    bars = day_bars([row], ["2026-11-30", "2026-12-01"])
+    assert [bar.parts for bar in bars] == [(0, 0, 0, 0), (30, 60, 10, 5)]
+    spent = spent_in([row])
+    assert (spent.tokens, spent.cost, spent.cache_share) == (105, Decimal("0.5"), 0.6)
+    assert spent_in([]).cost is None
+
+
+def test_numbers_are_written_as_people_read_them() -> None:
+    assert [count_text(n) for n in (0, 999, 1000, 12_345, 4_500_000)] == ["0", "999", "1k", "12.3k", "4.5M"]
+    assert [money_text(c) for c in (None, Decimal(0), "12.346", Decimal("0.00042"))] == [
+        None,
+        "$0.00",
+        "$12.35",
+        "$0.0004",
+    ]
