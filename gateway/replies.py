@@ -225,9 +225,7 @@ class Replies:
         shown = frozenset(turn.id for turn in lane.running)
         halvings = 0
         for retries_left in range(OVERFLOW_RETRIES, -1, -1):
-            if self._gauge.crowded(session, wanted):
-                await self._room.make_room(session)
-            limit = self._gauge.limit(session, wanted)
+            limit = await self._limit(session, wanted, refused=retries_left < OVERFLOW_RETRIES)
             if limit is not None:
                 limit >>= halvings
             built = self._prompts.build(session, shown, lead.incoming, tools=tools, limit=limit)
@@ -237,11 +235,20 @@ class Replies:
             except ContextOverflow as error:
                 self._calls.refused(built, model, error)
                 halvings += error.tokens is None or error.window is None  # with its numbers the limit is right now
-                if not await self._room.emergency(session) and (limit is None or retries_left == 0):
+                freed = retries_left > 0 and await self._room.emergency(session)
+                if retries_left == 0 or not (freed or self._gauge.limit(session, wanted)):
                     raise
                 for turn in lane.running:
                     turn.events.emit("compaction", reason="overflow", generation=session.record.generation)
         raise AssertionError("the last retry returns or raises")
+
+    async def _limit(self, session: Session, wanted: str | None, *, refused: bool) -> int | None:
+        """What the next prompt is cut to, in our own tokens. None as long as it fits by what the provider reported:
+        our count alone would cut prompts that do, and break the cache with it."""
+        if self._gauge.crowded(session, wanted):
+            await self._room.make_room(session)
+            refused = refused or self._gauge.crowded(session, wanted)
+        return self._gauge.limit(session, wanted) if refused else None
 
     async def _call(self, model: ChatModel, lane: Lane[Turn], lead: Turn, prompt: Prompt) -> tuple[Finished, float]:
         lead.shown = []
