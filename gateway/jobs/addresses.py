@@ -45,7 +45,7 @@ def parse_allowed(text: str) -> Allowed:
     except ValueError:
         pass
     parts = urlsplit(f"//{text}")
-    if not parts.hostname or parts.path or parts.query or parts.username is not None:
+    if not parts.hostname or " " in text or parts.path or parts.query or parts.username is not None:
         raise ValueError(f"{text!r} is no host, address or network, such as 127.0.0.1:9000, 10.0.0.0/8 or hooks.lan")
     try:
         return Allowed(None, ip_network(parts.hostname), parts.port)
@@ -73,7 +73,12 @@ def is_public(ip: Address) -> bool:
 def _is_global(ip: Address) -> bool:
     closed = ip.is_loopback or ip.is_private or ip.is_link_local or ip.is_multicast or ip.is_unspecified
     site_local = isinstance(ip, IPv6Address) and ip.is_site_local
-    return (ip.is_global and not (closed or ip.is_reserved or site_local)) or _is_nat64(ip)
+    return (ip.is_global and not (closed or ip.is_reserved or site_local)) or _leads_elsewhere(ip)
+
+
+def _leads_elsewhere(ip: Address) -> bool:
+    """Addresses that only stand for the IPv4 address inside them."""
+    return _is_nat64(ip) or (isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None)
 
 
 def _is_nat64(ip: Address) -> bool:
