@@ -26,9 +26,9 @@ GIVING_WAY: tuple[tuple[tuple[str, ...], int, bool], ...] = (
     (("superseded",), 3, False),
     (("facts",), 0, True),
     (("identifiers",), 0, True),
-    (("topics", "superseded"), 1, False),
+    (("topics", "superseded"), 0, False),
     (("facts", "identifiers"), 0, False),
-    (("open_asks", "user_context", "topics", "superseded"), 0, False),
+    (("open_asks", "user_context"), 0, False),
     (LISTS, 0, False),
 )
 """In this order: lists, how many items stay in each, and whether only what could be guessed goes."""
