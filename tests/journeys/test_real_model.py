@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
+from compaction.summary import LISTS, identifiers_in
 from tests.crash.kills import free_port
 from tests.journeys.daemon import KEY, config, model_settings, running
 
@@ -74,3 +75,32 @@ async def test_a_conversation_streams_and_carries_its_history(tmp_path: Path, sm
         assert len(texts) == 6
         report = await client.get(f"/v1/sessions/{KEY}/usage?by=model")
         assert report["rows"][0]["calls"] == 3
+
+
+async def test_a_long_conversation_compacts_at_least_twice_and_goes_on(tmp_path: Path, smollm: str) -> None:
+    settings = model_settings(smollm, model="smollm2", window=1024, max_output=64)
+    settings["compaction"] = {"min_messages": 4}
+    async with running(tmp_path / "data", config(**settings)) as client:
+        number = 0
+        while (await client.get(f"/v1/sessions/{KEY}"))["compactions"] < 2 if number else True:
+            assert number < 60, "compactions do not come"
+            number += 1
+            about = ("bees", "Brno", "rain", "bread", "trains")[number % 5]
+            text = (
+                f"Message {number}: ticket AB-{number}7Q is about {about}. " + f"The {about} matter a lot to me. " * 16
+            )
+            turn = await client.say(f"{text} Tell me one thing about {about}.")
+            assert turn["state"] == "done", turn
+            jobs = list(client.daemon.parts.compactor._jobs.values())
+            if jobs:
+                await asyncio.wait(jobs)
+        assert (await client.say("Are you still there?"))["state"] == "done"
+        entries = (await client.get(f"/v1/sessions/{KEY}/transcript?limit=1000"))["entries"]
+        summaries = [e for e in entries if e["type"] == "summary"]
+        failures = [e["error"] for e in entries if e["type"] == "compaction_failed"]
+        print([(e.get("by", "model"), e["tokens"]) for e in summaries], failures)
+        said = "\n".join(e["text"] for e in entries if e["type"] in ("user", "assistant"))
+        items = "\n".join(item for e in summaries for name in LISTS for item in e["summary"][name])
+        assert [one for one in identifiers_in(items) if one not in said] == []
+        report = await client.get(f"/v1/sessions/{KEY}/usage?by=role")
+        print(report["rows"])
