@@ -66,7 +66,7 @@ def compaction(
         show_json({name: [one.to_json() for one in survivals] for name, survivals in found.items()})
     else:
         for name, survivals in found.items():
-            _show(name, [one for one in survivals if one.generation in (1, 5) or one.generation % 10 == 0])
+            _show(name, [one for one in survivals if one.generation in (1, 5, generations) or one.generation % 10 == 0])
     broken = any(
         one.invented or one.orders or one.neither or one.stale for survivals in found.values() for one in survivals
     )
