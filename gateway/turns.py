@@ -561,7 +561,7 @@ class Turns:
         async with self._gate(key):
             for session_id in session_ids:
                 lane = self._lanes.get(session_id)
-                if lane is not None:
+                if lane is not None and lane.busy:  # a lane that only a command has looked into never drains
                     for turn in list(lane.waiting):
                         await self.stop(turn)
                     for turn in list(lane.running):

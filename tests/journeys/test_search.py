@@ -84,6 +84,7 @@ async def test_a_deleted_chat_is_not_found_and_no_byte_of_it_is_kept(tmp_path: P
         await compacted(client, standin)
         await client.say("Kestrelgrove elsewhere", key="agent:main:web:direct:bob")
         assert len(await found(client, "Kestrelgrove")) == 4
+        assert (await client.say("/status"))["state"] == "done"
         assert (await client.call("DELETE", f"/v1/sessions/{KEY}"))[0] == 200
         assert await found(client, "Kestrelgrove") == ["Kestrelgrove elsewhere", "echo: Kestrelgrove elsewhere"]
         for path in tmp_path.glob(f"{DATABASE}*"):
