@@ -65,9 +65,7 @@ class Config(Policy):
     sessions: SessionsPolicy = Field(
         default_factory=SessionsPolicy, description="Where messages go and how they are kept."
     )
-    cleanup: CleanupPolicy = Field(
-        default_factory=CleanupPolicy, description="Sessions that are not used any more."
-    )
+    cleanup: CleanupPolicy = Field(default_factory=CleanupPolicy, description="Sessions that are not used any more.")
     queue: QueuePolicy = Field(default_factory=QueuePolicy, description="Messages that arrive while a turn runs.")
     turn: TurnPolicy = Field(default_factory=TurnPolicy, description="Limits of one turn.")
     compaction: CompactionPolicy = Field(

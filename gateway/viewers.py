@@ -20,13 +20,14 @@ OWNER_USER = "owner"
 def viewer_of_caller(caller: Caller, user: str | None = None, pool: Pool | None = None) -> Viewer:
     """The viewer of a request. A frontend speaks for the user it names; a person for nobody else.
 
-    An administrator without a user of its own is the owner. A frontend that names nobody sees nothing.
+    An administrator writes as itself (the owner, where it has no user), and sees everything unless it names a user.
+    A frontend that names nobody sees nothing.
     """
     named = user or (pool.id if pool is not None and pool.kind == "user" else None)
     match caller.role:
         case "admin":
             own = caller.user or OWNER_USER
-            return Viewer(user=user or own, author=caller.name, admin=True)
+            return Viewer(user=user or own, author=caller.name, admin=True, whole=user is None)
         case "frontend":
             return Viewer(user=named, author=caller.name)
         case "user":

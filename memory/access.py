@@ -44,8 +44,8 @@ def _personal(viewer: Viewer, pool: ColumnElement[str]) -> ColumnElement[bool]:
 
 
 def own_scope(viewer: Viewer, pool: ColumnElement[str]) -> ColumnElement[bool]:
-    """What a viewer means who names no pool. An administrator means the own pool and the projects, not other people."""
-    if not viewer.admin:
+    """What a viewer means who names no pool. An administrator who speaks for somebody means that person's memories."""
+    if not viewer.admin or viewer.whole:
         return readable(viewer, pool)
     return or_(_personal(viewer, pool), pool.like("project:%"))
 

@@ -71,13 +71,15 @@ class Viewer:
 
     `user` None: nobody known, who sees nothing. `delegated`: a task of an agent, which gets no personal memory.
     `project`: the project this conversation belongs to; None with `conversation`: none. A person at an API
-    (`conversation` False) sees all projects they are a member of. `admin`: sees every pool it names.
+    (`conversation` False) sees all projects they are a member of. `admin`: sees every pool it names, and with `whole`
+    all of them when it names none.
     """
 
     user: str | None
     author: str
     origin: Origin = "person"
     admin: bool = False
+    whole: bool = False
     delegated: bool = False
     conversation: bool = False
     project: str | None = None

@@ -1,0 +1,277 @@
+"""Commands on memory: what is remembered, its topics, and the projects that share it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from gateway.cli.chat import Url
+from gateway.cli.client import Daemon
+from gateway.cli.output import USAGE, fail, show_json, show_table
+
+app = typer.Typer(help="Read, write and forget memories.", no_args_is_help=True, rich_markup_mode=None)
+projects = typer.Typer(help="Projects, whose members share memories.", no_args_is_help=True, rich_markup_mode=None)
+
+Id = Annotated[str, typer.Argument(help="Id of a memory; list and search show it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+User = Annotated[str | None, typer.Option("--user", help="The person spoken for, with an administrator's token.")]
+PoolName = Annotated[str | None, typer.Option("--pool", help="user:<id> or project:<id>; your own when left out.")]
+Topic = Annotated[str | None, typer.Option("--topic", help="Name of a topic.")]
+Limit = Annotated[int, typer.Option("--limit", help="How many.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@app.command("list")
+def list_memories(
+    state: Annotated[str, typer.Option(help="active, trashed or superseded.")] = "active",
+    topic: Topic = None,
+    unclassified: Annotated[bool, typer.Option("--unclassified", help="Only memories without topic.")] = False,
+    pool: PoolName = None,
+    user: User = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """What is remembered, the newest change first."""
+    query = {"state": state, "topic": topic, "pool": pool, "user": user, "limit": limit}
+    if unclassified:
+        query["unclassified"] = "true"
+    page = Daemon(url).call("GET", "/v1/memories", query=query)
+    _show(page, as_json=as_json)
+    if page["next"] and not as_json:
+        typer.echo("There are more; raise --limit or narrow with --topic.", err=True)
+
+
+@app.command()
+def add(
+    text: Annotated[str, typer.Argument(help="One fact that stands for itself; - reads it from standard input.")],
+    topic: Topic = None,
+    importance: Annotated[int | None, typer.Option(help="1 to 10: what forgetting it would cost.")] = None,
+    kind: Annotated[str | None, typer.Option(help="user, feedback, project or reference.")] = None,
+    pool: PoolName = None,
+    user: User = None,
+    url: Url = None,
+) -> None:
+    """Remember a fact."""
+    given = {"topic": topic, "importance": importance, "kind": kind, "pool": pool}
+    body = {"text": _text(text), **{name: value for name, value in given.items() if value is not None}}
+    _tell(Daemon(url).call("POST", "/v1/memories", body, query={"user": user}))
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="Words, or a question.")],
+    mode: Annotated[str, typer.Option(help="hybrid, vector, keyword or fetch.")] = "hybrid",
+    as_of: Annotated[str | None, typer.Option("--as-of", help="What was true then, as in 2026-05-01T12:00Z.")] = None,
+    pool: PoolName = None,
+    user: User = None,
+    limit: Limit = 10,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Find memories."""
+    body: dict[str, Any] = {"query": query, "mode": mode, "limit": limit}
+    body |= {name: value for name, value in (("as_of", as_of), ("pool", pool)) if value is not None}
+    found = Daemon(url).call("POST", "/v1/memories/search", body, query={"user": user})
+    _show(found, as_json=as_json)
+
+
+@app.command()
+def show(memory: Id, url: Url = None) -> None:
+    """Everything about one memory, as JSON."""
+    show_json(Daemon(url).call("GET", _path(memory)))
+
+
+@app.command()
+def edit(
+    memory: Id,
+    text: Annotated[str | None, typer.Option(help="What it says now; what it said before is kept.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Another topic; an empty text: none.")] = None,
+    importance: Annotated[int | None, typer.Option(help="1 to 10.")] = None,
+    kind: Annotated[str | None, typer.Option(help="user, feedback, project or reference.")] = None,
+    url: Url = None,
+) -> None:
+    """Correct a memory."""
+    given = {"text": text, "topic": topic, "importance": importance, "kind": kind}
+    body = {name: value for name, value in given.items() if value is not None}
+    if not body:
+        fail("Say what to change: --text, --topic, --importance or --kind.", USAGE)
+    _tell(Daemon(url).call("PATCH", _path(memory), body | ({"topic": None} if topic == "" else {})))
+
+
+@app.command()
+def delete(memory: Id, url: Url = None) -> None:
+    """Put a memory into the trash."""
+    gone = Daemon(url).call("DELETE", _path(memory))
+    typer.echo(f"{gone['id']} is in the trash; `sessiond memory restore {gone['id']}` brings it back.")
+
+
+@app.command()
+def restore(memory: Id, url: Url = None) -> None:
+    """Take a memory out of the trash."""
+    typer.echo(f"{Daemon(url).call('POST', _path(memory, '/restore'))['id']} is remembered again.")
+
+
+@app.command()
+def purge(memory: Id, yes: Yes = False, url: Url = None) -> None:
+    """Delete a memory for good, with everything it said before."""
+    if not yes:
+        typer.confirm(f"Delete {memory} for good?", abort=True)
+    Daemon(url).call("POST", _path(memory, "/purge"))
+    typer.echo(f"{memory} is gone for good.")
+
+
+@app.command()
+def history(memory: Id, as_json: AsJson = False, url: Url = None) -> None:
+    """The changes of a memory, the newest first."""
+    found = Daemon(url).call("GET", _path(memory, "/history"))
+    if as_json:
+        show_json(found)
+        return
+    rows = [[c["at"][:19], c["action"], c["author"], _said(c), c["operation"]] for c in found["changes"]]
+    show_table(rows, ["AT", "WHAT", "WHO", "TEXT", "OPERATION"])
+
+
+@app.command()
+def undo(
+    memory: Id,
+    operation: Annotated[str | None, typer.Option(help="From the history; the newest change when left out.")] = None,
+    url: Url = None,
+) -> None:
+    """Undo a change of a memory, with all that belongs to it."""
+    body = {} if operation is None else {"operation": operation}
+    _show(Daemon(url).call("POST", _path(memory, "/undo"), body), as_json=False)
+
+
+@app.command()
+def topics(pool: PoolName = None, user: User = None, as_json: AsJson = False, url: Url = None) -> None:
+    """Topics, by name."""
+    found = Daemon(url).call("GET", "/v1/topics", query={"pool": pool, "user": user})
+    if as_json:
+        show_json(found)
+        return
+    rows = [[t["name"], "one" if t["bounded"] else "many", t["owner"], t["description"]] for t in found["topics"]]
+    show_table(rows, ["NAME", "HOLDS", "OWNER", "WHAT BELONGS TO IT"])
+
+
+@app.command()
+def export(
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; else standard output.")] = None,
+    pool: PoolName = None,
+    user: User = None,
+    url: Url = None,
+) -> None:
+    """Write a pool as JSON lines."""
+    content = Daemon(url).text("GET", "/v1/memories/export", query={"pool": pool, "user": user})
+    if output is None:
+        sys.stdout.buffer.write(content)
+        return
+    output.write_bytes(content)
+    typer.echo(f"Wrote {output} ({len(content)} bytes).", err=True)
+
+
+@app.command("import")
+def import_file(
+    file: Annotated[Path, typer.Argument(help="JSON lines, as exported.")],
+    pool: PoolName = None,
+    user: User = None,
+    url: Url = None,
+) -> None:
+    """Take over a file; what was deleted here stays deleted."""
+    try:
+        content = file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{file} cannot be read: {error}", USAGE)
+    body = {"content": content} | ({} if pool is None else {"pool": pool})
+    done = Daemon(url).call("POST", "/v1/memories/import", body, query={"user": user})
+    typer.echo(", ".join(f"{count} {word}" for word, count in done.items()))
+
+
+@projects.command("list")
+def list_projects(as_json: AsJson = False, url: Url = None) -> None:
+    """Projects you are a member of."""
+    found = Daemon(url).call("GET", "/v1/projects")
+    if as_json:
+        show_json(found)
+        return
+    rows = [[p["id"], p["name"], ", ".join(p["members"])] for p in found["projects"]]
+    show_table(rows, ["ID", "NAME", "MEMBERS"])
+
+
+@projects.command("add")
+def add_project(
+    project: Annotated[str, typer.Argument(help="Id of the project.")],
+    member: Annotated[list[str] | None, typer.Option("--member", help="A user; may be given again.")] = None,
+    name: Annotated[str | None, typer.Option(help="How it is called.")] = None,
+    url: Url = None,
+) -> None:
+    """Make a project."""
+    body: dict[str, Any] = {"id": project, "members": member or []} | ({} if name is None else {"name": name})
+    _tell_project(Daemon(url).call("POST", "/v1/projects", body))
+
+
+@projects.command()
+def members(
+    project: Annotated[str, typer.Argument(help="Id of the project.")],
+    add: Annotated[list[str] | None, typer.Option("--add", help="A user; may be given again.")] = None,
+    remove: Annotated[list[str] | None, typer.Option("--remove", help="A user; may be given again.")] = None,
+    url: Url = None,
+) -> None:
+    """Show the members of a project, or change them."""
+    daemon = Daemon(url)
+    path = f"/v1/projects/{quote(project, safe='')}"
+    present = daemon.call("GET", path)
+    if add or remove:
+        wanted = sorted(({*present["members"]} | {*(add or [])}) - {*(remove or [])})
+        present = daemon.call("PATCH", path, {"members": wanted})
+    _tell_project(present)
+
+
+@projects.command("delete")
+def delete_project(
+    project: Annotated[str, typer.Argument(help="Id of the project.")], yes: Yes = False, url: Url = None
+) -> None:
+    """Delete a project that has no memories any more."""
+    if not yes:
+        typer.confirm(f"Delete the project {project}?", abort=True)
+    Daemon(url).call("DELETE", f"/v1/projects/{quote(project, safe='')}")
+    typer.echo(f"{project} is gone.")
+
+
+def _path(memory: str, rest: str = "") -> str:
+    return f"/v1/memories/{quote(memory, safe='')}{rest}"
+
+
+def _text(given: str) -> str:
+    return sys.stdin.read() if given == "-" else given
+
+
+def _show(page: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        show_json(page)
+        return
+    rows = [
+        [m["id"], m["topic"] or "-", str(m["importance"]), f"{m['vitality']:.0f}", m["text"]] for m in page["memories"]
+    ]
+    show_table(rows, ["ID", "TOPIC", "IMPORTANCE", "VITALITY", "TEXT"])
+
+
+def _tell(written: dict[str, Any]) -> None:
+    typer.echo(f"{written['outcome']}: {written['id']} {written['text']}")
+    if written["redacted"]:
+        typer.echo(f"Secrets are not kept: {', '.join(written['redacted'])} replaced by a placeholder.", err=True)
+    for other in written["similar"]:
+        typer.echo(f"similar: {other['id']} {other['text']}", err=True)
+
+
+def _tell_project(project: dict[str, Any]) -> None:
+    typer.echo(f"{project['id']}: {', '.join(project['members']) or 'no members yet'}")
+
+
+def _said(change: dict[str, Any]) -> str:
+    row = change["after"] or change["before"]
+    return "" if row is None else " ".join(row["text"].split())[:60]
