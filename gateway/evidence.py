@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gateway.clock import SystemClock
 from gateway.search import CANDIDATES, ArchiveSearch, ByWords, Question
 from memory.evidence import DEPTHS, score
-from memory.fusion import min_max_sum, ranked
+from memory.fusion import Scored, min_max_sum, ranked
 from memory.text import cut, cut_query
 from sessions.archive import Archive
 from sessions.entries import UserEntry
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from gateway.clock import Clock
     from gateway.search import Scorer
+    from memory.embed import Embedder, Vectors
     from memory.evidence import Asked, Conversation, Place, Score
 
 KEY = parse_key("agent:main:eval:group:conversation")
@@ -42,6 +43,33 @@ class Measured:
 def by_words(archive: Archive, clock: Clock) -> Sequence[Scorer]:
     """Full text only."""
     return [ByWords(archive, clock)]
+
+
+class ByMeaning:
+    """Vectors of everything in one archive, compared with all of it: for archives of some thousand messages."""
+
+    def __init__(self, archive: Archive, embedder: Embedder) -> None:
+        self._archive = archive
+        self._embedder = embedder
+        self._known: tuple[list[int], Vectors] | None = None
+
+    async def score(self, question: Question) -> Scored[int]:
+        """Of everything, whatever the scope: only one chat is in it."""
+        ids, vectors = self._known or await self._embed()
+        (query,) = await self._embedder.embed_queries([question.text])
+        near = dict(zip(ids, (vectors @ query).tolist(), strict=True))
+        return Scored(dict(ranked(near, question.candidates)), floor=None)
+
+    async def _embed(self) -> tuple[list[int], Vectors]:
+        said = await self._archive.look(lambda index: index.messages(range(1, index.next_id())))
+        texts = [f"{one.name}: {one.text}" if one.name else one.text for one in said.values()]
+        self._known = list(said), await self._embedder.embed_passages(texts)
+        return self._known
+
+
+def by_words_and_meaning(embedder: Embedder) -> Callable[[Archive, Clock], Sequence[Scorer]]:
+    """Full text and vectors."""
+    return lambda archive, clock: [ByWords(archive, clock), ByMeaning(archive, embedder)]
 
 
 async def measure(

