@@ -29,10 +29,12 @@ def version_of(assets: Mapping[str, str]) -> str:
 
 
 def routes(assets: Mapping[str, str]) -> list[Route]:
-    return [_route(name, content) for name, content in assets.items()]
+    """The version is a part of the path, so that modules which import each other stay of one version, too."""
+    folder = f"/console/static/{version_of(assets)}"
+    return [_route(folder, name, content) for name, content in assets.items()]
 
 
-def _route(name: str, content: str) -> Route:
+def _route(folder: str, name: str, content: str) -> Route:
     kind = KINDS[name.rpartition(".")[2]]
 
     async def show(call: Call) -> web.Response:
@@ -41,7 +43,7 @@ def _route(name: str, content: str) -> Route:
 
     return Route(
         method="GET",
-        path=f"/console/static/{name}",
+        path=f"{folder}/{name}",
         endpoint=show,
         summary="Part of the console",
         tag="console",

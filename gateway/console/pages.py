@@ -240,7 +240,7 @@ class Console:
     def refuse(self, problem: Problem) -> web.Response:
         """A problem as a page; who is not signed in is sent to the form."""
         if problem.status == 401:
-            return web.HTTPSeeOther("/console/login")
+            return web.Response(status=303, headers={"Location": "/console/login"})
         return self._pages.show("error.html", problem.status, caller=None, csrf="", problem=problem)
 
     def _records(self, caller: Caller, state: SessionState, limit: int) -> list[SessionRecord]:

@@ -42,7 +42,7 @@ async function fetchNew() {
         if (known) known.replaceWith(item);
       }
       localTimes(part);
-      document.getElementById("empty")?.remove();
+      if (part.children.length) document.getElementById("empty")?.remove();
       items.append(part);
       if (stay) toFoot();
     } while (again);

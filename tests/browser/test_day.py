@@ -1,0 +1,66 @@
+"""A person's day in the console."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.watched import sign_in
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Page
+
+    from tests.browser.watched import Watch
+    from tests.journeys.daemon import Client
+
+pytestmark = pytest.mark.browser
+
+KEY = "agent:main:console:direct:me"
+CHAT = f"/console/sessions/{KEY}"
+
+
+async def say(page: Page, text: str) -> None:
+    await page.get_by_role("textbox", name="Message").fill(text)
+    await page.keyboard.press("Enter")
+
+
+async def test_a_wrong_token_is_refused_in_words_and_a_right_one_opens_the_console(
+    visit: BrowserContext, watch: Watch, client: Client
+) -> None:
+    watch.expected = ("401 (Unauthorized)",)
+    page = await visit.new_page()
+    await page.goto("/console")
+    await expect(page).to_have_url(re.compile("/console/login$"))
+    await page.get_by_label("Token").fill("not-a-token")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("alert")).to_contain_text("No token is like that")
+    await sign_in(page, client.token or "")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
+async def test_a_conversation_is_streamed_stopped_begun_anew_and_left(page: Page) -> None:
+    await page.get_by_role("button", name="Open").click()
+    await expect(page.get_by_text("Nothing has been said in this chat yet")).to_be_visible()
+    await say(page, "Where is the **best** place to buy bread in Brno on a Sunday? " + "And tell me more. " * 40)
+    await expect(page.locator("#running .text")).to_contain_text("echo: Where is")
+    stop = page.get_by_role("button", name="Stop")
+    await expect(stop).to_be_visible()
+    await stop.click()
+    await expect(page.locator(".message.theirs .tag.warn")).to_have_text("stopped")
+    await expect(page.locator(".message.mine strong")).to_have_text("best")
+    await expect(stop).to_be_hidden()
+
+    await say(page, "And on a Monday?")
+    await expect(page.locator("#items .message.theirs").nth(1)).to_contain_text("echo: And on a Monday?")
+    await say(page, "/new")
+    await expect(page.get_by_text("This session ended (new)")).to_be_visible()
+    await say(page, "A new beginning")
+    await expect(page.get_by_text("echo: A new beginning")).to_be_visible()
+
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page).to_have_url(re.compile("/console/login$"))
+    await page.goto(CHAT)
+    await expect(page).to_have_url(re.compile("/console/login$"))
