@@ -1,0 +1,263 @@
+"""The records: what a write leaves behind, what can be undone, what a purge removes, what the feed tells."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway.clock import ManualClock
+from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
+from memory.policy import MemoryPolicy
+from memory.records import KEEP, Change, Draft, Filters, ListQuery, TopicChange, TopicDraft, user_pool
+from memory.removal import purge_rows
+from tests.memory.opened import ROOT, opened, person
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from memory.memory import Memories
+    from memory.records import Memory, Written
+
+ANA = person("ana")
+BOB = person("bob")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(datetime(2026, 5, 1, 12, tzinfo=UTC))
+
+
+@pytest.fixture
+async def memories(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Memories]:
+    async with opened(tmp_path / "state.db", clock) as memories:
+        yield memories
+
+
+async def added(memories: Memories, text: str, **more: object) -> Memory:
+    return (await memories.add(ANA, Draft(text=text, **more))).memory  # pyright: ignore[reportArgumentType]
+
+
+async def texts(memories: Memories, words: str, filters: Filters | None = None) -> list[str]:
+    found = await memories.search(ANA, words, mode="keyword", filters=filters or Filters())
+    return [hit.memory.text for hit in found.hits]
+
+
+async def test_a_new_person_has_five_topics_and_one_that_was_deleted_stays_away(memories: Memories) -> None:
+    topics = await memories.topics.topics(ANA)
+    assert [t.name for t in topics] == ["decisions", "preferences", "profile", "projects", "reference"]
+    assert [t.name for t in topics if t.bounded] == ["profile"]
+    await memories.topics.delete_topic(ANA, topics[0].id)
+    memories.topics._ready.clear()  # as after a restart
+    assert len(await memories.topics.topics(ANA)) == 4
+
+
+async def test_a_contradiction_supersedes_and_the_past_can_be_asked(memories: Memories, clock: ManualClock) -> None:
+    first = await added(memories, "Ana lives in Prague")
+    monday = clock.now()
+    await clock.advance(60)
+    second = await added(memories, "Ana lives in Brno", supersedes=first.id)
+    assert (await memories.load(ANA, first.id)).state == "superseded"
+    assert (await memories.load(ANA, first.id)).valid_to == second.valid_from
+    assert second.supersedes == first.id
+    assert await texts(memories, "lives") == ["Ana lives in Brno"]
+    assert await texts(memories, "lives", Filters(as_of=monday)) == ["Ana lives in Prague"]
+    await memories.delete(ANA, second.id)
+    assert await texts(memories, "lives", Filters(as_of=monday)) == []
+
+
+async def test_five_corrections_leave_one_current_fact_and_no_crowd(memories: Memories, clock: ManualClock) -> None:
+    fact = await added(memories, "the release is in week 1")
+    for week in range(2, 7):
+        await clock.advance(1)
+        await memories.update(ANA, fact.id, Change(text=f"the release is in week {week}"))
+    hits = await memories.store.text_hits("release week", ANA, limit=1)
+    assert [hit.id for hit in hits] == [fact.id]
+    assert await texts(memories, "release week") == ["the release is in week 6"]
+
+
+async def test_an_edit_that_read_an_older_revision_changes_nothing(memories: Memories) -> None:
+    fact = await added(memories, "one")
+    await memories.update(ANA, fact.id, Change(importance=8, revision=1))
+    with pytest.raises(MemoryConflict, match="meanwhile"):
+        await memories.update(ANA, fact.id, Change(text="two", revision=1))
+    assert (await memories.load(ANA, fact.id)).text == "one"
+
+
+async def test_a_merge_is_undone_as_a_whole_and_only_once(memories: Memories, clock: ManualClock) -> None:
+    facts = [await added(memories, f"green plum number {n}", importance=n) for n in (3, 9, 5)]
+    await clock.advance(60)
+    merged = await memories.merge(ANA, [fact.id for fact in facts], "green plums")
+    assert (merged.memory.id, merged.memory.importance) == (facts[0].id, 9)
+    assert await texts(memories, "green") == ["green plums"]
+    operation = (await memories.history(ANA, facts[0].id))[0].operation
+    with pytest.raises(NotThere):
+        await memories.undo(BOB, operation)
+    await memories.undo(ANA, operation)
+    assert set(await texts(memories, "green")) == {fact.text for fact in facts}
+    with pytest.raises(MemoryConflict, match="undone already"):
+        await memories.undo(ANA, operation)
+
+
+async def test_what_was_changed_since_is_not_undone_over(memories: Memories) -> None:
+    fact = await added(memories, "one")
+    await memories.update(ANA, fact.id, Change(text="two"))
+    operation = (await memories.history(ANA, fact.id))[0].operation
+    await memories.update(ANA, fact.id, Change(text="three"))
+    with pytest.raises(MemoryConflict, match="changed this memory since"):
+        await memories.undo(ANA, operation)
+    assert (await memories.load(ANA, fact.id)).text == "three"
+
+
+async def test_a_purge_that_is_cut_before_the_files_are_wiped_is_finished_later(
+    memories: Memories, tmp_path: Path
+) -> None:
+    fact = await added(memories, "the safe is in zanzibar")
+    async with memories.store._operation(ANA) as operation:
+        await purge_rows(operation, memories.store._fulltext, [fact])
+    await memories.store.scrub()
+    assert not [file.name for file in tmp_path.iterdir() if b"zanzibar" in file.read_bytes()]
+
+
+async def test_deleted_facts_come_back_by_people_only(memories: Memories) -> None:
+    fact = await added(memories, "Ana drinks tea")
+    await memories.purge(ANA, [fact.id])
+    learner = dataclasses.replace(ANA, origin="learning")
+    with pytest.raises(Forgotten):
+        await memories.add(learner, Draft(text="ana drinks TEA."))
+    other = (await memories.add(learner, Draft(text="Ana drinks coffee"))).memory
+    with pytest.raises(Forgotten):
+        await memories.update(learner, other.id, Change(text="Ana drinks tea"))
+    assert (await memories.add(ANA, Draft(text="Ana drinks tea"))).outcome == "added"
+    assert (await memories.add(learner, Draft(text="Ana drinks tea"))).outcome == "unchanged"
+
+
+async def test_a_bounded_topic_keeps_one_memory_for_each_scope(memories: Memories) -> None:
+    draft = TopicDraft(
+        name="setup", description="One summary for each place", bounded=True, scope_properties=("place",)
+    )
+    topic = await memories.topics.add_topic(ANA, user_pool("ana"), draft)
+    home = await added(memories, "home has a lamp", topic="setup", properties={"place": "home"})
+    work = await added(memories, "work has a lamp", topic="setup", properties={"place": "work"})
+    again = await memories.add(ANA, Draft(text="home is dark", topic="setup", properties={"place": "home"}))
+    assert (again.outcome, again.memory.id) == ("updated", home.id)
+    assert work.id != home.id
+    with pytest.raises(InvalidMemory, match="needs place"):
+        await added(memories, "nowhere", topic="setup")
+    loose = await added(memories, "a third lamp", properties={"place": "home"})
+    with pytest.raises(MemoryConflict, match="one memory already"):
+        await memories.update(ANA, loose.id, Change(topic="setup"))
+    with pytest.raises(MemoryConflict, match="more than one"):
+        await memories.topics.edit_topic(ANA, topic.id, TopicChange(scope_properties=()))
+    await memories.delete(ANA, home.id)
+    await added(memories, "home is bright", topic="setup", properties={"place": "home"})
+    with pytest.raises(MemoryConflict, match="another memory now"):
+        await memories.restore(ANA, home.id)
+
+
+async def test_twenty_writers_of_one_bounded_topic_leave_one_memory(memories: Memories) -> None:
+    outcomes: list[Written] = await asyncio.gather(
+        *(memories.add(ANA, Draft(text=f"Ana is {n}", topic="profile")) for n in range(20))
+    )
+    assert len({outcome.memory.id for outcome in outcomes}) == 1
+    page, _ = await memories.page(ANA)
+    assert len(page) == 1
+
+
+async def test_recall_counts_once_a_day_and_changes_nothing_else(memories: Memories, clock: ManualClock) -> None:
+    fact = await added(memories, "one")
+    last = await memories.store.last_change()
+    for _ in range(3):
+        await memories.store.note_recalled(ANA, [fact.id])
+        await memories.store.note_recalled(BOB, [fact.id])
+    await clock.advance(86_400)
+    await memories.store.note_recalled(ANA, [fact.id])
+    after = await memories.load(ANA, fact.id)
+    assert (after.recall_count, after.last_recalled_at) == (2, clock.now())
+    assert (after.updated_at, after.revision) == (fact.updated_at, fact.revision)
+    assert await memories.store.last_change() == last
+
+
+async def test_the_feed_tells_of_every_memory_once_and_of_those_that_are_gone(memories: Memories) -> None:
+    one, two = await added(memories, "one"), await added(memories, "two")
+    seen = await memories.store.last_change()
+    await memories.update(ANA, one.id, Change(text="uno"))
+    await memories.update(ANA, one.id, Change(importance=9))
+    await memories.purge(ANA, [two.id])
+    feed = await memories.store.changes_since(seen)
+    assert [change.number for change in feed] == sorted({change.number for change in feed})
+    told = {change.id: change.memory for change in feed}
+    assert told[two.id] is None
+    assert told[one.id] is not None
+    assert told[one.id].text == "uno"
+    assert sum((await memories.store.countable()).values()) == len(await memories.store.everything())
+
+
+async def test_a_list_is_read_in_pages_that_hold_each_memory_once(memories: Memories, clock: ManualClock) -> None:
+    await memories.add_many(ANA, [Draft(text=f"fact {n}", importance=n % 10 + 1) for n in range(25)])
+    for sort in ("updated", "created", "importance"):
+        query = ListQuery(sort=sort, limit=7)
+        found: list[Memory] = []
+        while True:
+            page, after = await memories.page(ANA, Filters(), query)
+            found += page
+            if after is None:
+                break
+            query = dataclasses.replace(query, after=after)
+        assert len({memory.id for memory in found}) == len(found) == 25
+    with pytest.raises(InvalidMemory, match="cursor"):
+        await memories.page(ANA, Filters(), ListQuery(after="bm9uc2Vuc2U"))
+
+
+async def test_an_export_is_taken_over_once_and_says_where_it_is_broken(memories: Memories) -> None:
+    await added(memories, "Ana drinks tea", topic="preferences", importance=7)
+    await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="plants", description="Plants, one each"))
+    await added(memories, "Ana has a fern", topic="plants")
+    exported = await memories.export(ANA)
+    taken = await memories.take_in(BOB, exported)
+    assert (taken.added, taken.topics) == (2, 1)
+    assert (await memories.take_in(BOB, exported)).unchanged == 2
+    page, _ = await memories.page(BOB)
+    names = await memories.topic_names(BOB, page)
+    assert {(m.text, names.get(m.topic or ""), m.importance) for m in page} == {
+        ("Ana drinks tea", "preferences", 7),
+        ("Ana has a fern", "plants", 5),
+    }
+    for line in ("{", "[]", '{"type":"memory"}', '{"type":"x"}', '{"type":"memory","text":"a","created_at":"soon"}'):
+        with pytest.raises(InvalidMemory, match="line 2"):
+            await memories.take_in(BOB, '{"type":"memory","text":"never"}\n' + line)
+    assert len((await memories.page(BOB))[0]) == 2
+
+
+async def test_topics_bound_to_a_project_and_memories_without_topic_are_not_recalled(memories: Memories) -> None:
+    await memories.topics.put_project(ROOT, "shop", with_members=["ana"])
+    bound = TopicDraft(name="shop facts", description="About the shop", project="shop")
+    await memories.topics.add_topic(ANA, user_pool("ana"), bound)
+    await added(memories, "tea in the shop", topic="shop facts")
+    await added(memories, "tea at home", topic="preferences")
+    await added(memories, "tea without a topic")
+    chat = dataclasses.replace(ANA, conversation=True)
+
+    async def recalled(project: str | None) -> set[str]:
+        viewer = dataclasses.replace(chat, project=project)
+        found = await memories.search(viewer, "tea", mode="keyword", filters=Filters(recalled=True))
+        return {hit.memory.text for hit in found.hits}
+
+    assert await recalled(None) == {"tea at home"}
+    assert await recalled("shop") == {"tea at home", "tea in the shop"}
+
+
+async def test_secrets_are_kept_only_where_the_configuration_says_so(tmp_path: Path, clock: ManualClock) -> None:
+    async with opened(tmp_path / "open.db", clock, MemoryPolicy(allow_secrets=True)) as memories:
+        assert (await added(memories, "my password is hunter2")).text == "my password is hunter2"
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\0", "x" * 8001])
+async def test_what_cannot_be_kept_is_refused_with_its_place(memories: Memories, text: str) -> None:
+    with pytest.raises(InvalidMemory, match="text"):
+        await added(memories, text)
+    assert KEEP is Change().text
