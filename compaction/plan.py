@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 WORTH_IT = 0.10
 LEAST_SUMMARY = 50
+LEAST_GAIN = 100
+"""Tokens: a summary of nothing takes nearly as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +83,10 @@ def plan_compaction(
         return NothingToDo("Nothing has been said since the last summary that is finished.")
     pinned = pinned_seqs(entries)
     replaced = sum(e.tokens for e in fresh) + (previous.tokens if previous else 0)
+    trigger = int(policy.threshold * window)
     room = _Room(
-        target=int(policy.target * policy.threshold * window),
+        trigger=trigger,
+        target=int(policy.target * trigger),
         fixed=fixed,
         summary=min(int(policy.summary_share * window), max(LEAST_SUMMARY, replaced // 2)),
         pinned=sum(e.tokens for e in spoken if e.seq <= anchor and e.seq in pinned),
@@ -92,7 +96,7 @@ def plan_compaction(
     replay_from = _replay_from([e for e in spoken if e.seq <= anchor], cuts, policy.overlap_messages, budget)
     before = sum(e.tokens for e in spoken) + (previous.tokens if previous else 0)
     kept = sum(e.tokens for e in spoken if e.seq >= replay_from or e.seq in pinned)
-    if before - kept < max(1, WORTH_IT * before):
+    if before - kept < max(LEAST_GAIN, WORTH_IT * before):
         return NothingToDo("A summary would free too little: most of the conversation stays word for word.")
     return Plan(
         summarised_through=anchor,
@@ -113,6 +117,7 @@ def plan_compaction(
 class _Room:
     """The tokens of the next generation's first prompt, and how many it should have at most."""
 
+    trigger: int
     target: int
     fixed: int
     summary: int
@@ -121,7 +126,10 @@ class _Room:
 
     @property
     def for_overlap(self) -> int:
-        return max(0, self.target - self._needed)
+        """Up to the target; where that is out of reach anyway, a quarter of what is left below the trigger."""
+        if self._needed <= self.target:
+            return self.target - self._needed
+        return max(0, (self.trigger - self._needed) // 4)
 
     @property
     def _needed(self) -> int:

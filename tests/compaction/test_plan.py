@@ -126,7 +126,7 @@ def _pairs_are_whole(messages: Sequence[object]) -> None:
 def test_the_overlap_is_ten_messages_back_to_a_person_where_the_window_allows_it() -> None:
     chat = Chat()
     for _ in range(20):
-        chat.turn(8, 0, False)
+        chat.turn(40, 0, False)
     plan = plan_compaction(chat.file, POLICY, 10_000)
     assert isinstance(plan, Plan)
     assert (plan.summarised_through, plan.replay_from) == (40, 31)

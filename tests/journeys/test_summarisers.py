@@ -143,18 +143,14 @@ async def test_at_the_hard_limit_a_reply_waits_a_bounded_time_for_a_summary_then
     clock = ManualClock(AT)
     async with talking(tmp_path, standin, "hangs", clock, timeout_s=10_000) as (client, _):
         number = 0
-        waited = None
-        while waited is None:
+        waited = 0.0
+        while number == 0 or (await client.get(f"/v1/sessions/{KEY}"))["generation"] == 1:
             number += 1
             assert number < 60
             started = clock.monotonic()
-            turn = asyncio.create_task(client.say(words(number)))
-            await asyncio.wait({turn}, timeout=0.5)
-            if not turn.done():
-                assert (await driven(clock, turn, 1.0))["state"] == "done"
-                waited = clock.monotonic() - started
-        assert 20 <= waited < 600, "far less than the summary would take"
-        assert (await client.get(f"/v1/sessions/{KEY}"))["generation"] == 2
+            assert (await driven(clock, client.say(words(number)), 1.0))["state"] == "done"
+            waited = clock.monotonic() - started
+        assert 20 <= waited < 2000, "far less than the summary would take"
         assert max(len(orjson.dumps(r.body)) // 4 for r in standin.requests) <= 0.95 * WINDOW
 
 
