@@ -88,6 +88,14 @@ class Runs:
                 self._waiting.append(run)
         self._wake.set()
 
+    @property
+    def going(self) -> int:
+        return len(self._going)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
     def open_of(self, kind: RunKind, owner: str) -> list[Run]:
         """Runs of a job or webhook that wait or go on."""
         return [run for run in (*self._going.values(), *self._waiting) if run.kind == kind and run.owner == owner]

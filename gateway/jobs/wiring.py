@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from gateway.jobs.book import JobBook
+from gateway.jobs.followed import FollowedSessions
 from gateway.jobs.hooks import HookDesk, open_hooks
 from gateway.jobs.outbox import Outbox
 from gateway.jobs.runs import Runs
@@ -49,6 +50,7 @@ class JobParts:
     runs: Runs
     book: JobBook
     hooks: HookDesk
+    followed: FollowedSessions
     upkeep: Upkeep
     clock: Clock
     scheduler: Scheduler
@@ -60,6 +62,7 @@ class JobParts:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.outbox.run(), name="outbox")
             group.create_task(self.runs.run(), name="runs")
+            group.create_task(self.followed.run(), name="followed sessions")
             for timed in (self.outbox, self.runs, self.book, self.upkeep):
                 self.scheduler.add(timed)
 
@@ -129,6 +132,8 @@ def build_jobs(
             log.warning(
                 "hook.example_secret", hook=hook.policy.name, do="Everybody knows it: set a secret of your own."
             )
+    followed = FollowedSessions(config.deliver.sessions, store=store, outbox=outbox, sessions=sessions, clock=clock)
+    turns.after_turn.append(followed.turn_done)
     hours = config.jobs.run_retention_hours
     upkeep = Upkeep(store=store, turns=turns, clock=clock, retention=None if hours is None else timedelta(hours=hours))
     return JobParts(
@@ -138,6 +143,7 @@ def build_jobs(
         runs=runs,
         book=book,
         hooks=desk,
+        followed=followed,
         upkeep=upkeep,
         clock=clock,
         scheduler=scheduler,

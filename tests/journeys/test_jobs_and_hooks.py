@@ -1,0 +1,331 @@
+"""Jobs, webhooks and deliveries of a whole daemon, with receivers on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from gateway.jobs.signatures import sign_github, sign_standard, verify
+from tests.bench.standin import StandIn
+from tests.journeys.daemon import Client, config, model_settings, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+SECRET = "whsec_" + base64.b64encode(b"a secret of this test").decode()
+BUILD = {"name": "build", "secret": SECRET, "template": "Build {{ body.id }} failed"}
+
+
+class Receiver:
+    """Takes deliveries, or is down."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, dict[str, Any]]] = []
+        self.tries = 0
+        self.status = 200
+        self.location: str | None = None
+        self.url = ""
+
+    async def take(self, request: web.Request) -> web.Response:
+        self.tries += 1
+        body = await request.read()
+        if self.status < 300:
+            verify("standard", SECRET, request.headers, body, now_s=datetime.now(UTC).timestamp())
+            self.got.append((request.headers["webhook-id"], orjson.loads(body)))
+        headers = {"Location": self.location} if self.location else {}
+        return web.Response(status=self.status, headers=headers)
+
+
+@asynccontextmanager
+async def receiving() -> AsyncGenerator[Receiver]:
+    receiver = Receiver()
+    app = web.Application()
+    app.router.add_post("/", receiver.take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    try:
+        yield receiver
+    finally:
+        await runner.cleanup()
+
+
+def signed(body: bytes, message_id: str = "msg_1", *, at: int | None = None) -> dict[str, str]:
+    moment = int(datetime.now(UTC).timestamp()) if at is None else at
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(moment),
+        "webhook-signature": sign_standard(SECRET, message_id, moment, body),
+    }
+
+
+async def call(client: Client, body: Any, *, name: str = "build", message_id: str = "msg_1") -> tuple[int, Any]:
+    payload = orjson.dumps(body)
+    return await client.call("POST", f"/hooks/{name}", payload, signed(payload, message_id))
+
+
+async def run_of(client: Client, run: str) -> dict[str, Any]:
+    """The run when it has ended."""
+    await client.daemon.parts.jobs.runs.ended(run)
+    return await client.get(f"/hooks/runs/{run}")
+
+
+async def until(found: Any, seconds: float = 10) -> None:
+    """Waits for something that other tasks do."""
+    async with asyncio.timeout(seconds):
+        while not found():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_call_is_run_once_and_its_repeat_gets_the_same_answer(tmp_path: Path) -> None:
+    async with running(tmp_path / "data", config(hooks=[BUILD])) as client:
+        status, first = await call(client, {"id": 42})
+        assert status == 202
+        assert (await call(client, {"id": 42})) == (202, first)
+        run = await run_of(client, first["run"])
+        assert run["status"] == "ok"
+        assert "Build 42 failed" in run["text"]
+        assert (await call(client, {"id": 42})) == (202, first)
+        page = await client.get("/v1/hooks/build/runs")
+        assert [one["id"] for one in page["runs"]] == [first["run"]]
+        said, reply = await client.transcript(first["key"])
+        assert said["text"].split("\n")[1] == "Build 42 failed"
+        assert reply["type"] == "assistant"
+
+
+async def test_calls_that_are_refused_run_nothing(tmp_path: Path) -> None:
+    hooks = [
+        {**BUILD, "max_bytes": 200},
+        {"name": "git", "scheme": "github", "secret": "hush", "template": "{{ body.id }}"},
+        {"name": "token", "scheme": "bearer", "secret": "hush", "template": "{{ body.id }}"},
+        {**BUILD, "name": "keyed", "session": "{{ body.key }}", "allow_key_prefixes": ["agent:main:ci"]},
+    ]
+    good, now = b'{"id": 1}', int(datetime.now(UTC).timestamp())
+    keyed = b'{"id": 1, "key": "agent:main:telegram:direct:ana"}'
+    refused: list[tuple[str, bytes, dict[str, str], int]] = [
+        ("build", good, {}, 401),
+        ("build", good, signed(b"other"), 401),
+        ("build", good, signed(good, at=now - 400), 401),
+        ("build", good, signed(good, at=now + 400), 401),
+        ("build", b"x" * 201, signed(b"x" * 201), 413),
+        ("build", b"{", signed(b"{"), 400),
+        ("build", b"{}", signed(b"{}"), 422),
+        ("git", good, {"X-Hub-Signature-256": sign_github("other", good)}, 401),
+        ("token", good, {"Authorization": "Bearer hus"}, 401),
+        ("keyed", keyed, signed(keyed), 422),
+        ("unknown", good, signed(good), 404),
+    ]
+    async with running(tmp_path / "data", config(hooks=hooks)) as client:
+        for name, body, headers, expected in refused:
+            status, problem = await client.call("POST", f"/hooks/{name}", body, headers)
+            assert status == expected, problem
+            assert problem["detail"]
+        for hook in hooks:
+            assert (await client.get(f"/v1/hooks/{hook['name']}/runs"))["runs"] == []
+        assert (await client.get("/v1/sessions"))["sessions"] == []
+
+
+async def test_the_example_of_each_scheme_is_taken_and_tells_no_secret(tmp_path: Path) -> None:
+    hooks = [BUILD, {"name": "git", "scheme": "github", "secret": "hush-hush", "template": "{{ body.a.b }}"}]
+    async with running(tmp_path / "data", config(hooks=hooks)) as client:
+        for hook in hooks:
+            example = await client.get(f"/v1/hooks/{hook['name']}/example")
+            assert str(hook["secret"]) not in str(example)
+            status, taken = await client.call("POST", example["path"], example["body"].encode(), example["headers"])
+            assert status == 202
+            assert (await run_of(client, taken["run"]))["status"] == "ok"
+        assert str(SECRET) not in str(await client.get("/v1/hooks"))
+
+
+async def test_a_hook_that_waits_answers_with_the_reply_also_to_repeats_at_the_same_time(tmp_path: Path) -> None:
+    async with running(tmp_path / "data", config(hooks=[{**BUILD, "wait": True}])) as client:
+        answers = await asyncio.gather(*(call(client, {"id": 7}) for _ in range(5)))
+        assert {status for status, _ in answers} == {200}
+        assert len({orjson.dumps(body) for _, body in answers}) == 1
+        assert "Build 7 failed" in answers[0][1]["text"]
+
+
+async def test_a_job_runs_and_its_runs_are_listed(tmp_path: Path) -> None:
+    async with running(tmp_path / "data", config()) as client:
+        status, job = await client.call(
+            "POST", "/v1/jobs", {"name": "soon", "every": "1s", "message": "good morning {{ job.name }}"}
+        )
+        assert status == 201
+        assert len(job["next"]) == 5
+        runs: list[dict[str, Any]] = []
+        async with asyncio.timeout(10):
+            while not any(run["status"] == "ok" for run in runs):
+                await asyncio.sleep(0.05)
+                runs = (await client.get(f"/v1/jobs/{job['id']}/runs"))["runs"]
+        ok = next(run for run in runs if run["status"] == "ok")
+        assert ok["usage"]["output"] > 0
+        assert ok["delivery"] == "none"
+        assert (await client.texts(f"cron:{job['id']}"))[0] == "good morning soon"
+        status, _ = await client.call("POST", "/v1/jobs", {"name": "soon", "every": "1h", "message": "x"})
+        assert status == 409
+        status, _ = await client.call("DELETE", "/v1/jobs/soon")
+        assert status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"every": "1s"}, "message"),
+        ({"message": "x"}, "body"),
+        ({"message": "x", "every": "1s", "schedule": "* * * * *"}, "body"),
+        ({"message": "x", "every": "soon"}, "every"),
+        ({"message": "x", "schedule": "* * * *"}, "schedule"),
+        ({"message": "x", "at": "2001-01-01T00:00:00"}, "at"),
+        ({"message": "{{ x", "every": "1s"}, "message"),
+        ({"message": "x", "every": "1s", "timezone": "Nowhere"}, "timezone"),
+        ({"message": "x", "every": "1s", "deliver": {"url": "ftp://a"}}, "deliver.url"),
+        ({"message": "x", "every": "1s", "session": "nonsense"}, "session"),
+    ],
+)
+async def test_a_job_that_cannot_be_is_refused_with_its_place(tmp_path: Path, body: dict[str, Any], place: str) -> None:
+    async with running(tmp_path / "data", config()) as client:
+        status, problem = await client.call("POST", "/v1/jobs", {"name": "job", **body})
+        assert status == 422
+        assert place in [error["place"] for error in problem["errors"]]
+        assert (await client.get("/v1/jobs"))["jobs"] == []
+
+
+def delivering(receiver: Receiver) -> dict[str, Any]:
+    return {"hooks": [{**BUILD, "deliver": {"url": receiver.url, "secret": SECRET, "headers": {"X-Own": "hidden"}}}]}
+
+
+async def test_a_receiver_that_was_down_gets_everything_in_order_once_it_is_back(tmp_path: Path) -> None:
+    async with receiving() as receiver:
+        allow = {"allow": [receiver.url.split("/")[2]]}
+        hooks: list[dict[str, Any]] = [
+            {**BUILD, "session": "agent:main:ci:group:1", "allow_key_prefixes": ["agent:main:ci"]}
+        ]
+        hooks[0]["deliver"] = {"url": receiver.url, "secret": SECRET}
+        receiver.status = 503
+        async with running(tmp_path / "data", config(hooks=hooks, deliver=allow)) as client:
+            runs: list[str] = []
+            for number in range(5):
+                _, taken = await call(client, {"id": number}, message_id=f"m{number}")
+                assert (await run_of(client, taken["run"]))["status"] == "ok"
+                runs.append(taken["run"])
+            await until(lambda: receiver.tries)
+            assert receiver.tries == 1
+        receiver.status = 200
+        async with running(tmp_path / "data", config(hooks=hooks, deliver=allow)) as client:
+            pending = (await client.get("/v1/deliveries?status=pending"))["deliveries"]
+            assert len(pending) == 5
+            await until(lambda: len(receiver.got) == 5, 20)
+            assert [name for name, _ in receiver.got] == [one["id"] for one in reversed(pending)]
+            assert [body["data"]["run"] for _, body in receiver.got] == runs
+            assert all(body["id"] == name and body["data"]["text"] for name, body in receiver.got)
+
+
+async def test_nothing_is_sent_to_this_machine_unless_it_is_allowed(tmp_path: Path) -> None:
+    async with receiving() as receiver:
+        port = receiver.url.split(":")[2].strip("/")
+        hooks: list[dict[str, Any]] = [
+            {**BUILD, "name": name, "deliver": {"url": url}}
+            for name, url in [
+                ("address", receiver.url),
+                ("name", f"http://localhost:{port}/"),
+                ("mapped", f"http://[::ffff:127.0.0.1]:{port}/"),
+                ("metadata", "http://169.254.169.254/latest"),
+            ]
+        ]
+        async with running(tmp_path / "data", config(hooks=hooks)) as client:
+            for hook in hooks:
+                _, taken = await call(client, {"id": 1}, name=hook["name"])
+                assert (await run_of(client, taken["run"]))["status"] == "ok"
+            async with asyncio.timeout(10):
+                dead: list[dict[str, Any]] = []
+                while len(dead) < len(hooks):
+                    await asyncio.sleep(0.02)
+                    dead = (await client.get("/v1/deliveries?status=dead"))["deliveries"]
+            assert all("deliver.allow" in one["error"] for one in dead)
+            assert receiver.tries == 0
+            status, again = await client.call("POST", f"/v1/deliveries/{dead[0]['id']}/resend")
+            assert (status, again["status"], again["id"]) == (202, "pending", dead[0]["id"])
+
+
+async def test_a_redirect_to_an_address_that_is_not_allowed_is_not_followed(tmp_path: Path) -> None:
+    async with receiving() as front, receiving() as behind:
+        front.status, front.location = 307, behind.url.replace("127.0.0.1", "localhost")
+        settings = delivering(front) | {"deliver": {"allow": [front.url.split("/")[2]]}}
+        async with running(tmp_path / "data", config(**settings)) as client:
+            _, taken = await call(client, {"id": 1})
+            await run_of(client, taken["run"])
+            await until(lambda: front.tries)
+            async with asyncio.timeout(10):
+                while not (dead := (await client.get("/v1/deliveries?status=dead"))["deliveries"]):
+                    await asyncio.sleep(0.02)
+            assert "localhost" in dead[0]["error"]
+            assert behind.tries == 0
+            assert (await client.get(f"/hooks/runs/{taken['run']}"))["delivery"] == "dead"
+
+
+async def test_a_reply_can_appear_in_another_session(tmp_path: Path) -> None:
+    target = "agent:main:web:direct:ana"
+    async with running(tmp_path / "data", config(hooks=[{**BUILD, "deliver": {"session": target}}])) as client:
+        _, taken = await call(client, {"id": 9})
+        await run_of(client, taken["run"])
+        async with asyncio.timeout(10):
+            while not (await client.get("/v1/deliveries?status=delivered"))["deliveries"]:
+                await asyncio.sleep(0.02)
+        (entry,) = await client.transcript(target)
+        assert entry["type"] == "assistant"
+        assert "Build 9 failed" in entry["text"]
+
+
+async def test_replies_of_sessions_are_pushed_where_the_configuration_says(tmp_path: Path) -> None:
+    async with receiving() as receiver:
+        followed = {"agent:main:web": {"url": receiver.url, "secret": SECRET}}
+        deliver = {"allow": ["127.0.0.1"], "sessions": followed}
+        async with running(tmp_path / "data", config(deliver=deliver)) as client:
+            first = await client.say("one")
+            await client.say("elsewhere", key="agent:main:mail:direct:ana")
+            second = await client.say("two")
+            await until(lambda: len(receiver.got) == 2)
+            assert [body["data"]["turn"] for _, body in receiver.got] == [first["turn"], second["turn"]]
+            assert receiver.got[0][1]["data"]["text"] == first["text"]
+        async with running(tmp_path / "data", config(deliver=deliver)) as client:
+            await client.say("three")
+            await until(lambda: len(receiver.got) == 3)
+
+
+async def test_of_jobs_that_are_due_together_one_that_hangs_holds_up_none(tmp_path: Path) -> None:
+    at = datetime.now(UTC) + timedelta(seconds=2)
+    once = {"at": at.isoformat(), "message": "say it", "timeout_s": 300}
+    many = [{"name": f"j{number}", **once} for number in range(300)]
+    settings: dict[str, Any] = {"jobs": {"scheduled": many, "max_parallel": 4, "spread_s": 1}}
+    async with StandIn() as model:
+        model.script("hang")
+        async with running(tmp_path / "data", config(**settings, **model_settings(model.base_url))) as client:
+            listing: list[float] = []
+            most = 0
+            async with asyncio.timeout(90):
+                while most < 100 or open_runs(client) > 1:
+                    most = max(most, open_runs(client))
+                    began = asyncio.get_running_loop().time()
+                    assert len((await client.get("/v1/jobs?limit=1000"))["jobs"]) == 300
+                    listing.append(asyncio.get_running_loop().time() - began)
+                    assert going(client) <= 4
+                    await asyncio.sleep(0.2)
+            assert going(client) == 1
+            assert sorted(listing)[len(listing) // 2] < 2
+
+
+def going(client: Client) -> int:
+    return client.daemon.parts.jobs.runs.going
+
+
+def open_runs(client: Client) -> int:
+    return client.daemon.parts.jobs.runs.going + client.daemon.parts.jobs.runs.waiting
