@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench import archive_load, long_sessions, prompt_cost, scale, turn_load
+from tests.bench import archive_load, long_sessions, memory_load, prompt_cost, scale, turn_load
 from tests.bench.figures import Figure, changes, render_table, to_json
 from tests.bench.processes import daemon, server, write_config
 from tests.bench.turn_load import Addresses
@@ -30,6 +30,7 @@ class Size:
     turns: int
     each: int
     sessions: int
+    memories: int
     turns_each: int
     active: int
     active_turns: int
@@ -44,6 +45,7 @@ FULL = Size(
     turns=60,
     each=30,
     sessions=100_000,
+    memories=100_000,
     turns_each=50,
     active=1_000,
     active_turns=5,
@@ -57,6 +59,7 @@ QUICK = Size(
     turns=15,
     each=10,
     sessions=10_000,
+    memories=10_000,
     turns_each=1,
     active=200,
     active_turns=2,
@@ -83,6 +86,9 @@ async def run(size: Size, folder: Path) -> list[Figure]:
         figures += await long_sessions.beside_compaction(folder, config, model, rounds=size.rounds, turns=size.turns)
         figures += await scale.by_sessions(folder, config, model, size.sessions, size.turns_each, size.starts)
     figures += await prompt_cost.measure(folder, shared_turns=size.shared_turns, long_turns=size.long_turns)
+    figures += await memory_load.measure(
+        folder / "memories", memories=size.memories, pools=size.memories // 100, searches=500, added=size.memories // 10
+    )
     return sorted(figures, key=lambda one: one.row)
 
 

@@ -1,0 +1,147 @@
+"""Rows 9 and 10: search in many memories beside Chroma's own query, and adding them; nothing is embedded."""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gateway.database import open_database
+from memory.chroma import ChromaIndex
+from memory.corpus import MemorySearch
+from memory.database import Records
+from memory.embed import Fingerprint
+from memory.fulltext import FullText
+from memory.index import Near, point_of
+from memory.policy import MemoryPolicy
+from memory.records import Draft, Filters, Viewer, user_pool
+from memory.store import MemoryStore
+from memory.text import cut, cut_query
+from tests.bench.figures import figure, quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from memory.embed import Vectors
+    from memory.records import Memory
+    from tests.bench.figures import Figure
+
+DIMENSION = 384
+ADMIN = Viewer(user="root", author="bench", admin=True)
+WORDS = 5_000
+BATCH = 500
+WANTED = 10
+ROUNDS = 3
+
+
+class Given:
+    """The index, asked with vectors that cost nothing."""
+
+    def __init__(self, index: ChromaIndex, draw: np.random.Generator) -> None:
+        self.index = index
+        self._draw = draw
+
+    async def near(self, pools: Sequence[str], text: str, limit: int) -> list[Near]:
+        return await self.index.near(pools, unit(self._draw, 1)[0], limit)
+
+
+def unit(draw: np.random.Generator, count: int) -> Vectors:
+    rows = draw.standard_normal((count, DIMENSION)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def drafts(draw: random.Random, pools: int, count: int) -> list[Draft]:
+    return [
+        Draft(
+            text=" ".join(f"w{draw.randrange(WORDS)}" for _ in range(10)) + f" {draw.random()}",
+            pool=user_pool(f"u{number % pools}"),
+        )
+        for number in range(count)
+    ]
+
+
+async def measure(folder: Path, *, memories: int, pools: int, searches: int, added: int) -> list[Figure]:
+    """All figures at one size, and what grows with it."""
+    folder.mkdir()
+    numbers = iter(range(10**9))
+    engine = await open_database(folder / "state.db")
+    records = Records(engine)
+    await records.migrate()
+    store = MemoryStore(
+        records,
+        FullText(cut, cut_query),
+        MemoryPolicy(),
+        new_id=lambda: f"m{next(numbers):09}",
+        now=lambda: datetime.now(UTC),
+    )
+    index = ChromaIndex(folder / "index")
+    await index.open(Fingerprint(provider="bench", model="random", dimension=DIMENSION))
+    draw, vectors = random.Random(1), np.random.default_rng(1)
+    try:
+        await _add(store, index, drafts(draw, pools, memories), vectors)
+        given = Given(index, vectors)
+        searcher = MemorySearch(store, MemoryPolicy(), lambda: datetime.now(UTC), given)
+        found = await _search(searcher, given, draw, pools, searches)
+        label = f"{memories:,} memories"
+        rates = [await _add(store, index, drafts(draw, pools, added), vectors) for _ in range(ROUNDS)]
+        return [
+            *_search_figures(label, *found),
+            figure(10, f"memories added to {label}", rates, "/s", goal=2_000, more_is_better=True, compared=min(rates)),
+        ]
+    finally:
+        await index.close()
+        await engine.dispose()
+
+
+async def _add(store: MemoryStore, index: ChromaIndex, batch: list[Draft], vectors: np.random.Generator) -> float:
+    """Memories a second, in the records and in the index."""
+    rows = unit(vectors, len(batch))
+    started = time.perf_counter()
+    written: list[Memory] = []
+    for at in range(0, len(batch), BATCH):
+        outcomes = await store.add(ADMIN, batch[at : at + BATCH])
+        written += [outcome.memory for outcome in outcomes]  # type: ignore[union-attr]
+    await index.put([point_of(one.id, str(one.pool), one.text) for one in written], rows)
+    return len(batch) / (time.perf_counter() - started)
+
+
+async def _search(
+    searcher: MemorySearch, given: Given, draw: random.Random, pools: int, searches: int
+) -> tuple[list[float], list[float]]:
+    """Milliseconds of our searches and of Chroma's own queries, taken in turn."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    for number in range(searches + pools // 10):
+        user = f"u{draw.randrange(pools)}"
+        words = " ".join(f"w{draw.randrange(WORDS)}" for _ in range(6))
+        started = time.perf_counter()
+        await searcher.search(
+            Viewer(user=user, author=user),
+            words,
+            mode="hybrid",
+            limit=WANTED,
+            filters=Filters(pools=(user_pool(user),)),
+        )
+        between = time.perf_counter()
+        await given.near([f"user:{user}"], words, 50)
+        ended = time.perf_counter()
+        if number >= pools // 10:  # the first touch of a collection loads it
+            ours.append(1000 * (between - started))
+            theirs.append(1000 * (ended - between))
+    return ours, theirs
+
+
+def _search_figures(label: str, ours: list[float], theirs: list[float]) -> list[Figure]:
+    size = max(1, len(ours) // 5)
+    parts = [(ours[at : at + size], theirs[at : at + size]) for at in range(0, size * 5, size)]
+    ratios = [quantile(mine, 0.5) / quantile(chroma, 0.5) for mine, chroma in parts]
+    return [
+        figure(9, f"search in {label}, p50", [quantile(mine, 0.5) for mine, _ in parts], "ms", goal=5),
+        figure(9, f"search in {label}, p95", [quantile(mine, 0.95) for mine, _ in parts], "ms", goal=12),
+        figure(9, f"Chroma's own query in {label}, p50", [quantile(chroma, 0.5) for _, chroma in parts], "ms"),
+        figure(9, f"search in {label} / Chroma's own query", ratios, "", goal=2, compared=sum(ratios) / len(ratios)),
+    ]
