@@ -42,13 +42,12 @@ class Found(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit(Generic[T_co]):
-    """A result. `score` orders; `keyword` and `vector` are the scores of the two searches; `exact`: all its words."""
+    """A result. `score` orders; `keyword` and `vector` are the scores of the two searches, None: not found by it."""
 
     found: Found[T_co]
     score: float
     keyword: float | None
     vector: float | None
-    exact: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,15 +143,14 @@ def order(
         found = confirmed.get(text_id)
         if found is None:
             continue
-        exact = text_id in keyword and holds_all(terms, found.text)
-        if exact or score >= relevance * possible:
+        relevant = score >= relevance * possible
+        if relevant or (text_id in keyword and holds_all(terms, found.text)):
             hits.append(
                 Hit(
                     found=found,
                     score=score / possible * found.weight,
                     keyword=keyword.get(text_id),
                     vector=vector.get(text_id),
-                    exact=exact,
                 )
             )
     return sorted(hits, key=lambda hit: -hit.score)

@@ -125,7 +125,6 @@ async def test_words_and_vectors_together_are_better_than_either() -> None:
     texts = {"rex": "our dog is called Rex", "walk": "the dog wants a walk", "name": "his name is on the collar"}
     found = await search(Shelf(**texts), Exact(**texts), "how is our dog called", policy=POLICY, limit=3)
     assert found.hits[0].found.id == "rex"
-    assert found.hits[0].exact
     assert found.problem is None
     only = await search(Shelf(**texts), Exact(**texts), "our dog", policy=PLAIN, limit=3, mode="vector")
     assert all(hit.keyword is None for hit in only.hits)
