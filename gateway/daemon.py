@@ -16,6 +16,7 @@ from aiohttp import web
 from gateway.announce import announce, announce_progress
 from gateway.bus import EventBus
 from gateway.calls import CallWatch
+from gateway.classifier import Classifier
 from gateway.cleanup import Cleanup
 from gateway.clock import SystemClock
 from gateway.compactor import Compactor
@@ -228,6 +229,7 @@ def build_parts(
         tokens=tokens,
         ledger=ledger,
         memory=memory,
+        classifier=Classifier(memory, models, ledger, clock),
         vectors=vectors,
         workspaces=workspaces,
         recall=recall,
@@ -307,6 +309,7 @@ class Daemon:
                 background += [
                     loops.create_task(parts.tokens.load(), name="tokens"),
                     loops.create_task(parts.memory.run(), name="memory"),
+                    loops.create_task(parts.classifier.run(), name="classifier"),
                     loops.create_task(parts.vectors.run(), name="vectors"),
                     loops.create_task(parts.workspaces.run(), name="workspace files"),
                     loops.create_task(parts.models.warm(), name="model"),

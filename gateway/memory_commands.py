@@ -50,6 +50,8 @@ async def _remember(memories: Memories, viewer: Viewer, text: str) -> str:
     lines = [f"{words}: {written.memory.text}"]
     if written.redacted:
         lines.append(f"Secrets are not kept: {', '.join(written.redacted)} replaced by a placeholder.")
+    if (note := await memories.unsorted_note(written.memory)) is not None:
+        lines.append(note)
     if written.similar:
         lines += ["It is much like:", *_lines(written.similar), "Say /forget <id> for what is no longer true."]
     return "\n".join(lines)

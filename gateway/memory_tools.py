@@ -313,6 +313,8 @@ async def _written(memories: Memories, viewer: Viewer, written: Written) -> dict
     out: dict[str, Any] = {"outcome": written.outcome, "memory": shown}
     if written.redacted:
         out["removed"] = f"Secrets are not kept: {', '.join(written.redacted)} replaced by a placeholder."
+    if (note := await memories.unsorted_note(written.memory)) is not None:
+        out["note"] = note
     if written.similar:
         out["similar"] = await _shown(memories, viewer, written.similar)
     return out

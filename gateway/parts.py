@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from gateway.bus import EventBus
     from gateway.calls import CallWatch
+    from gateway.classifier import Classifier
     from gateway.cleanup import Cleanup
     from gateway.clock import Clock
     from gateway.compactor import Compactor
@@ -54,6 +55,7 @@ class Parts:
     tokens: LazyCounter
     ledger: UsageLedger
     memory: MemoryPart
+    classifier: Classifier
     vectors: VectorPart
     workspaces: Workspaces
     recall: Recall

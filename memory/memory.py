@@ -25,6 +25,10 @@ ALL = Filters()
 FIRST = ListQuery()
 NOTHING = Change()
 PAGE = 500
+UNSORTED = (
+    "It has no topic: it is found when somebody searches, but not recalled by itself. Give it one, or set "
+    "roles.helper, and it is sorted in the background."
+)
 COMPARED = 8
 
 
@@ -136,6 +140,12 @@ class Memories:
         for memory in changed:
             self._changed(memory)
         return changed
+
+    async def unsorted_note(self, memory: Memory) -> str | None:
+        """Told once for each pool: without a helper model a memory without topic is not recalled by itself."""
+        if memory.topic is not None or self.recategorize is not None:
+            return None
+        return UNSORTED if await self.store.tell_once(memory.pool, "unsorted") else None
 
     def _tell(self, outcomes: Iterable[Written]) -> None:
         for outcome in outcomes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,11 +11,11 @@ from sqlalchemy import func, insert, or_, select, update
 from memory.access import may_use, readable, writable_pool
 from memory.errors import NotThere
 from memory.listing import after_condition, cursor_of, fitting, order_of, seen, valid
-from memory.operation import CHUNK, Operation, load_rows
+from memory.operation import CHUNK, Operation, load_rows, set_state
 from memory.records import Changed, Filters, ListQuery, Viewer, parse_pool, user_pool
 from memory.removal import purge_rows, scrub_if_due
 from memory.rows import audit_from_row, memory_from_row, millis
-from memory.tables import audit, changes, memories, projects, tombstones
+from memory.tables import audit, changes, memories, projects, state, tombstones
 from memory.undo import undo_operation
 from memory.vitality import ONE_RECALL
 from memory.writes import Writes
@@ -111,10 +112,10 @@ class MemoryStore:
         self, viewer: Viewer, filters: Filters = NO_FILTERS, query: ListQuery = FIRST_PAGE
     ) -> tuple[list[Memory], str | None]:
         """A page of memories in one state, and the cursor of the next page."""
-        state = valid(filters.as_of) if query.state == "active" else memories.c.state == query.state
+        in_state = valid(filters.as_of) if query.state == "active" else memories.c.state == query.state
         statement = (
             select(memories)
-            .where(fitting(viewer, filters), state, after_condition(query))
+            .where(fitting(viewer, filters), in_state, after_condition(query))
             .order_by(*(column.desc() for column in order_of(query.sort)))
             .limit(query.limit + 1)
         )
@@ -236,6 +237,15 @@ class MemoryStore:
             done = await work(Writes(operation, self._policy, self._new_id))
             await operation.flush()
             return done
+
+    async def tell_once(self, pool: Pool, what: str) -> bool:
+        """True the first time somebody is to be told this about a pool."""
+        name = f"{what}:{hashlib.sha256(str(pool).encode()).hexdigest()}"[:32]
+        async with self._records.writing() as connection:
+            if (await connection.execute(select(state.c.value).where(state.c.name == name))).first() is not None:
+                return False
+            await set_state(connection, name, 1)
+            return True
 
     # --- for the vector index -------------------------------------------------------------------------------------
 

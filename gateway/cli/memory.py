@@ -264,6 +264,8 @@ def _tell(written: dict[str, Any]) -> None:
     typer.echo(f"{written['outcome']}: {written['id']} {written['text']}")
     if written["redacted"]:
         typer.echo(f"Secrets are not kept: {', '.join(written['redacted'])} replaced by a placeholder.", err=True)
+    if written["note"]:
+        typer.echo(written["note"], err=True)
     for other in written["similar"]:
         typer.echo(f"similar: {other['id']} {other['text']}", err=True)
 

@@ -277,7 +277,8 @@ class MemoryRoutes:
 
     async def _written(self, memories: Memories, viewer: Viewer, written: Written, status: int = 200) -> web.Response:
         shown, *similar = await self._shown(memories, viewer, [written.memory, *written.similar])
-        more = {"outcome": written.outcome, "redacted": list(written.redacted), "similar": similar}
+        note = await memories.unsorted_note(written.memory)
+        more = {"note": note, "outcome": written.outcome, "redacted": list(written.redacted), "similar": similar}
         return json_answer({**shown, **more}, status)
 
 

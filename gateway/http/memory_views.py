@@ -66,6 +66,7 @@ class WrittenView(MemoryView):
     outcome: Literal["added", "updated", "unchanged"]
     redacted: list[str]
     similar: list[MemoryView]
+    note: str | None
 
 
 class MemoryPageView(BaseModel):

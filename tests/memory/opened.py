@@ -40,12 +40,14 @@ async def opened(path: Path, clock: Clock, policy: MemoryPolicy | None = None) -
     await records.migrate()
     fulltext = FullText(cut, cut_query)
     store = MemoryStore(records, fulltext, policy, new_id=clock.new_id, now=clock.now)
-    yield Memories(
-        store=store,
-        topics=TopicStore(records, fulltext, new_id=clock.new_id, now=clock.now),
-        fulltext=fulltext,
-        searcher=MemorySearch(store, policy, clock.now),
-        policy=policy,
-        now=clock.now,
-    )
-    await engine.dispose()
+    try:
+        yield Memories(
+            store=store,
+            topics=TopicStore(records, fulltext, new_id=clock.new_id, now=clock.now),
+            fulltext=fulltext,
+            searcher=MemorySearch(store, policy, clock.now),
+            policy=policy,
+            now=clock.now,
+        )
+    finally:
+        await engine.dispose()

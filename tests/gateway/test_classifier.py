@@ -1,0 +1,148 @@
+"""Memories without a topic are sorted beside the replies."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import orjson
+
+from gateway.classifier import Classifier
+from gateway.clock import ManualClock
+from gateway.ledger import UsageLedger
+from gateway.models.base import Finished, ModelBroken, TextDelta
+from gateway.models.policy import ModelPolicy, RolesPolicy
+from gateway.models.pool import ModelPool
+from memory.records import Change, Draft
+from tests.gateway.test_memory_tools import Opened
+from tests.memory.opened import opened, person
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+    from pathlib import Path
+
+    from gateway.models.base import ModelEvent, ModelRequest
+    from memory.memory import Memories
+
+ANA = person("ana")
+
+
+class Sorter:
+    """A helper model that answers what it is told to, and remembers what it was asked."""
+
+    name = model = "helper"
+    window = None
+
+    def __init__(self) -> None:
+        self.replies: list[str] = []
+        self.asked: list[dict[str, dict[str, str]]] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.asked.append(orjson.loads(request.prompt.messages[-1].text))
+        text = self.replies.pop(0) if self.replies else "{}"
+        if text == "broken":
+            raise ModelBroken("The helper model is away.")
+        yield TextDelta(text)
+        yield Finished(text=text, calls=(), finish="stop", usage=None, model="helper")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@asynccontextmanager
+async def sorting(path: Path, sorter: Sorter) -> AsyncIterator[tuple[Memories, ManualClock, Classifier]]:
+    clock = ManualClock(datetime(2026, 5, 1, tzinfo=UTC))
+    async with opened(path / "state.db", clock) as memories:
+        pool = ModelPool(
+            policies={"helper": ModelPolicy(provider="offline", model="helper")},
+            roles=RolesPolicy(helper="helper"),
+            agents={},
+            environ={},
+            monotonic=clock.monotonic,
+            count=len,
+            load_blob=lambda _: b"",
+        )
+        pool.put(sorter)
+        ledger = UsageLedger(path / "ledger.db", clock, lambda *_: None)
+        classifier = Classifier(Opened(path, memories), pool, ledger, clock)
+        task = asyncio.create_task(classifier.run())
+        while memories.recategorize is None:
+            await asyncio.sleep(0)
+        try:
+            yield memories, clock, classifier
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def asked(clock: ManualClock, sorter: Sorter, times: int) -> None:
+    """Lets time pass until the model was asked so often."""
+    while len(sorter.asked) < times:
+        await clock.advance(1)
+        await asyncio.sleep(0.001)
+
+
+async def topic_of(memories: Memories, memory_id: str, wanted: str | None) -> bool:
+    for _ in range(2000):
+        memory = await memories.load(ANA, memory_id)
+        name = (await memories.topic_names(ANA, [memory])).get(memory.topic or "")
+        if name == wanted:
+            return True
+        await asyncio.sleep(0.001)
+    return False
+
+
+async def test_a_new_memory_gets_its_topic_and_one_that_fits_nowhere_has_none(tmp_path: Path) -> None:
+    sorter = Sorter()
+    sorter.replies = ['Here: {"1": "preferences", "2": null}']
+    async with sorting(tmp_path, sorter) as (memories, clock, _):
+        tea = (await memories.add(ANA, Draft(text="Ana drinks tea"))).memory
+        odd = (await memories.add(ANA, Draft(text="It rains"))).memory
+        await asked(clock, sorter, 1)
+        assert await topic_of(memories, tea.id, "preferences")
+        assert (await memories.load(ANA, odd.id)).topic is None
+        assert (await memories.history(ANA, tea.id))[0].origin == "recategorising"
+        assert [set(one["facts"].values()) for one in sorter.asked] == [{"Ana drinks tea", "It rains"}]
+
+
+async def test_what_a_person_has_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    sorter = Sorter()
+    async with sorting(tmp_path, sorter) as (memories, clock, _):
+        tea = (await memories.add(ANA, Draft(text="Ana drinks tea"))).memory
+        await memories.update(ANA, tea.id, Change(topic="decisions"))
+        sorter.replies = ['{"1": "preferences"}']
+        await asked(clock, sorter, 1)
+        coffee = (await memories.add(ANA, Draft(text="Ana drinks coffee"))).memory
+        sorter.replies = ['{"1": "preferences"}']
+        await asked(clock, sorter, 2)
+        assert await topic_of(memories, coffee.id, "preferences")
+        assert await topic_of(memories, tea.id, "decisions")
+
+
+async def test_prose_is_asked_again_once_and_a_model_that_is_away_is_shown(tmp_path: Path) -> None:
+    sorter = Sorter()
+    async with sorting(tmp_path, sorter) as (memories, clock, classifier):
+        sorter.replies = ["I cannot", '{"1": "preferences"}', "broken"]
+        tea = (await memories.add(ANA, Draft(text="Ana drinks tea"))).memory
+        await asked(clock, sorter, 2)
+        assert await topic_of(memories, tea.id, "preferences")
+        await memories.add(ANA, Draft(text="Ana drinks coffee"))
+        await asked(clock, sorter, 3)
+        while classifier.problem is None:
+            await asyncio.sleep(0.001)
+        assert "away" in classifier.problem
+
+
+async def test_everything_of_a_person_is_sorted_again_when_asked_for(tmp_path: Path) -> None:
+    sorter = Sorter()
+    async with sorting(tmp_path, sorter) as (memories, clock, classifier):
+        tea = (await memories.add(ANA, Draft(text="Ana drinks tea", topic="decisions"))).memory
+        await memories.add(person("bob"), Draft(text="Bob drinks tea", topic="decisions"))
+        assert await classifier.begin(ANA, False) == "0 memories are being sorted in the background."
+        sorter.replies = ['{"1": "preferences"}']
+        assert (await classifier.begin(ANA, True)).startswith("1 memories")
+        await asked(clock, sorter, 1)
+        assert await topic_of(memories, tea.id, "preferences")
+        assert sorter.asked[0]["facts"] == {"1": "Ana drinks tea"}
