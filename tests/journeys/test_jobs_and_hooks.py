@@ -329,3 +329,34 @@ def going(client: Client) -> int:
 
 def open_runs(client: Client) -> int:
     return client.daemon.parts.jobs.runs.going + client.daemon.parts.jobs.runs.waiting
+
+
+async def test_jobs_hooks_and_deliveries_are_there_for_administrators_only(tmp_path: Path) -> None:
+    tokens = [
+        {"name": "root", "token": "a", "role": "admin"},
+        {"name": "bridge", "token": "f", "role": "frontend"},
+        {"name": "ana", "token": "u", "role": "user", "user": "ana"},
+    ]
+    async with running(tmp_path / "data", config(hooks=[BUILD], auth={"tokens": tokens})) as client:
+        _, taken = await call(client, {"id": 1})
+        await client.daemon.parts.jobs.runs.ended(taken["run"])
+        client.token = "a"
+        await client.call("POST", "/v1/jobs", {"name": "job", "every": "1h", "message": "x"})
+        routes = [
+            ("GET", "/v1/jobs", 200),
+            ("GET", "/v1/jobs/job", 200),
+            ("POST", "/v1/jobs/job/run", 202),
+            ("POST", "/v1/jobs/job/pause", 200),
+            ("GET", "/v1/jobs/job/runs", 200),
+            ("GET", "/v1/hooks", 200),
+            ("GET", "/v1/hooks/build/example", 200),
+            ("GET", "/v1/hooks/build/runs", 200),
+            ("GET", f"/hooks/runs/{taken['run']}", 200),
+            ("GET", "/v1/deliveries", 200),
+            ("DELETE", "/v1/jobs/job", 200),
+        ]
+        for token in ("f", "u", None, "a"):
+            client.token = token
+            for method, path, ok in routes:
+                status, content = await client.call(method, path)
+                assert status == {"a": ok, None: 401}.get(token, 404), (token, path, content)
