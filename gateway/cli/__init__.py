@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import chat, data, deliveries, evaluate, hooks, jobs, search, server, sessions
+from gateway.cli import chat, data, deliveries, documents, evaluate, hooks, jobs, search, server, sessions
 from gateway.cli import memory as memory_commands
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.add_typer(hooks.app, name="hooks")
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(memory_commands.app, name="memory")
 app.add_typer(memory_commands.projects, name="projects")
+app.add_typer(documents.app, name="documents")
 app.add_typer(evaluate.app, name="eval")
 
 

@@ -64,7 +64,7 @@ def verify(data_dir: DataDir = None, as_json: Annotated[bool, typer.Option("--js
     from sessions import upkeep
     from sessions.files import OsFiles
 
-    report = upkeep.verify(OsFiles(), _folder(data_dir), _progress("verified"))
+    report = upkeep.verify(OsFiles(), data_folder(data_dir), _progress("verified"))
     _show(report, as_json=as_json)
     raise typer.Exit(FAILED if report.found else 0)
 
@@ -77,7 +77,7 @@ def repair(data_dir: DataDir = None, as_json: Annotated[bool, typer.Option("--js
     from sessions import upkeep
     from sessions.files import AlreadyRunning, DirectoryLock, OsFiles
 
-    folder = _folder(data_dir)
+    folder = data_folder(data_dir)
     now = datetime.now(UTC)
     try:
         lock = DirectoryLock.acquire(folder / "lock", pid=os.getpid(), boot_id="", started_at=now)
@@ -104,7 +104,7 @@ def backup(
         typer.echo(f"Copied {copied['files']} files, {copied['size_bytes']} bytes, to {copied['folder']}.")
         return
     try:
-        done = copy_folder(_folder(data_dir), folder)
+        done = copy_folder(data_folder(data_dir), folder)
     except BackupRefused as error:
         fail(str(error), USAGE)
     typer.echo(f"Copied {done.files} files, {done.size_bytes} bytes, to {done.folder}.")
@@ -134,7 +134,8 @@ def cleanup(
         fail(f"{len(report['failed'])} could not be moved; they stay as they were. The log says why.", FAILED)
 
 
-def _folder(data_dir: Path | None) -> Path:
+def data_folder(data_dir: Path | None) -> Path:
+    """The data directory, which must be there."""
     from gateway.cli.server import read_config
 
     folder = data_dir or read_config(None).data_dir
