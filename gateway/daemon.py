@@ -349,6 +349,7 @@ class Daemon:
 
 async def serve(config: Config, data_dir: Path) -> int:
     """Runs a daemon until SIGTERM or SIGINT. Returns the exit code."""
+    os.umask(0o077)  # Chroma makes its files itself
     daemon = Daemon(build_parts(config, data_dir, environ=os.environ))
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
