@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy import and_, delete, insert, or_, select, update
 
 from memory.operation import feed, set_state
-from memory.rows import memory_from_row, memory_to_row, millis
+from memory.records import text_hash
+from memory.rows import memory_from_row, millis
 from memory.tables import audit, memories, state, tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
     from memory.database import Records
     from memory.fulltext import FullText
@@ -47,22 +50,31 @@ async def _purge_chunk(operation: Operation, fulltext: FullText | None, ids: Seq
     for at in range(0, len(all_ids), CHUNK):
         part = all_ids[at : at + CHUNK]
         await connection.execute(delete(memories).where(memories.c.id.in_(part)))
-        await connection.execute(
-            update(audit)
-            .where(or_(audit.c.row.in_(part), audit.c.memory.in_(part)))
-            .values(before=None, after=None, why="")
-        )
+    for row in rows:
+        await _silence(connection, row)
     await _bury(operation, rows)
     await feed(connection, {row.id: str(row.pool) for row in rows})
     return all_ids
 
 
+async def _silence(connection: AsyncConnection, row: Memory) -> None:
+    """Takes what a row said out of the audit: its own entries, and those of the memory it was a version of.
+
+    Both sides of an entry go, so that nothing can be undone by half.
+    """
+    digest = text_hash(row.text)
+    said = or_(
+        audit.c.before["text_hash"].as_string() == digest,
+        audit.c.after["text_hash"].as_string() == digest,
+    )
+    own = or_(audit.c.row == row.id, audit.c.memory == row.id)
+    wanted = own if row.current is None else or_(own, and_(audit.c.memory == row.current, said))
+    await connection.execute(update(audit).where(wanted).values(before=None, after=None, why=""))
+
+
 async def _bury(operation: Operation, rows: Sequence[Memory]) -> None:
     """Leaves a tombstone for every text."""
-    stones = {
-        (str(row.pool), memory_to_row(row)["text_hash"]): {"topic": row.topic, "at": millis(operation.now)}
-        for row in rows
-    }
+    stones = {(str(row.pool), text_hash(row.text)): {"topic": row.topic, "at": millis(operation.now)} for row in rows}
     for (pool, digest), fields in stones.items():
         there = tombstones.c.pool == pool, tombstones.c.text_hash == digest
         await operation.connection.execute(delete(tombstones).where(*there))

@@ -256,7 +256,10 @@ async def said(client: Client, who: str, text: str, key: str = CHAT, **more: Any
 
 
 async def test_what_is_typed_about_memory_is_done_for_the_person_who_types_it(people: Client) -> None:
-    assert await said(people, "ana", "/remember I drink tea") == "Remembered: I drink tea"
+    told = (await said(people, "ana", "/remember I drink tea")).splitlines()
+    assert told[0] == "Remembered: I drink tea"
+    assert "no topic" in told[1]
+    assert await said(people, "ana", "/remember I have a dog") == "Remembered: I have a dog"
     assert await said(people, "ana", "/remember i drink TEA.") == "I know that already: I drink tea"
     assert "I drink tea" in await said(people, "ana", "/memory")
     assert await said(people, "bob", "/memory", "agent:main:web:direct:bob") == "Nothing is remembered yet."

@@ -123,6 +123,17 @@ async def test_a_purge_that_is_cut_before_the_files_are_wiped_is_finished_later(
     assert not [file.name for file in tmp_path.iterdir() if b"zanzibar" in file.read_bytes()]
 
 
+async def test_a_former_version_can_be_deleted_for_good_alone(memories: Memories, tmp_path: Path) -> None:
+    fact = await added(memories, "the safe is in zanzibar")
+    changed = (await memories.update(ANA, fact.id, Change(text="the safe is at home"))).memory
+    operation = (await memories.history(ANA, fact.id))[0].operation
+    await memories.purge(ANA, [changed.supersedes or ""])
+    assert not [file.name for file in tmp_path.iterdir() if b"zanzibar" in file.read_bytes()]
+    assert (await memories.load(ANA, fact.id)).text == "the safe is at home"
+    with pytest.raises(MemoryConflict, match="for good"):
+        await memories.undo(ANA, operation)
+
+
 async def test_deleted_facts_come_back_by_people_only(memories: Memories) -> None:
     fact = await added(memories, "Ana drinks tea")
     await memories.purge(ANA, [fact.id])
