@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8420
 
-.PHONY: run test check fix bench soak example clean
+.PHONY: run test check fix bench soak example screenshots clean
 
 # Starts the daemon; installs first when needed.
 run: $(VENV)/.installed
@@ -35,6 +35,10 @@ soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.crash.kills --kills 200 --sessions 32
 	$(BIN)/python -m tests.bench.compaction_soak --turns 500
 	SOAK=1 $(BIN)/python -m pytest tests/journeys/test_summarisers.py
+
+# Draws every page of the console with sample data into .screenshots.
+screenshots: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.browser.screenshots
 
 # Writes config.example.yaml anew from the settings.
 example: $(VENV)/.installed

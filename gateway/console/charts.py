@@ -47,3 +47,24 @@ def _bar(bar: Bar, names: Sequence[str], left: float, step: float, top: int) -> 
                 )
             )
     return Markup("<g><title>{}: {}</title>{}</g>").format(bar.label, told or "0", Markup("").join(drawn))
+
+
+def stacked_bar(parts: Sequence[tuple[str, int]], whole: int | None, title: str) -> Markup:
+    """One bar from left to right; `whole` None: the parts fill it. What is left of `whole` stays empty."""
+    filled = sum(tokens for _, tokens in parts)
+    top = max(filled, whole or 0) or 1
+    left = 0.0
+    drawn: list[Markup] = []
+    for number, (name, tokens) in enumerate(parts):
+        width = tokens / top * WIDTH
+        if tokens:
+            drawn.append(
+                Markup('<rect class="part-{}" x="{}" y="0" width="{}" height="24"><title>{}: {}</title></rect>').format(
+                    number, round(left, 1), round(max(width, 1.0), 1), name, count_text(tokens)
+                )
+            )
+        left += width
+    told = ", ".join(f"{name} {count_text(tokens)}" for name, tokens in parts if tokens)
+    return Markup(
+        '<svg class="bar" viewBox="0 0 {} 24" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
+    ).format(WIDTH, f"{title}: {told or 0}", Markup("").join(drawn))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
+    from sessions.policy import ResetOverride
+
 # address below /console, and the name of its text
 PAGES = (("", "overview"), ("/sessions", "sessions"), ("/usage", "usage"), ("/settings", "settings"))
 POLICY = (
@@ -60,7 +62,7 @@ def _environment(texts: dict[str, dict[str, str]], version: str) -> Environment:
     )
     cast("dict[str, Any]", made.globals).update(t=texts, version=version, pages=PAGES)
     cast("dict[str, Any]", made.filters).update(
-        markdown=to_html, count=count_text, money=money_text, iso=_iso, path=_path, percent=_percent
+        markdown=to_html, count=count_text, money=money_text, iso=_iso, path=_path, percent=_percent, override=_override
     )
     return made
 
@@ -72,6 +74,14 @@ def _iso(at: datetime) -> str:
 def _path(text: str) -> str:
     """A text as one part of an address."""
     return quote(text, safe="")
+
+
+def _override(reset: ResetOverride | None, name: str) -> str:
+    """A setting as it is typed: nothing where it is inherited, `off` where it is switched off."""
+    if reset is None or name not in reset.model_fields_set:
+        return ""
+    value = getattr(reset, name)
+    return "off" if value is None else str(value)
 
 
 def _percent(share: float) -> str:

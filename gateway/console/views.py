@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sessions.entries import (
@@ -15,6 +16,7 @@ from sessions.entries import (
     EndedEntry,
     Entry,
     PinnedEntry,
+    RecallEntry,
     ResumedEntry,
     RetractedEntry,
     SummaryEntry,
@@ -25,13 +27,14 @@ from sessions.entries import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
     from decimal import Decimal
 
     from gateway.ledger import UsageRow
     from sessions.record import SessionRecord
 
+SUMMARY_LASTS = timedelta(minutes=10)
 SUMMARY_LISTS = (
     "topics",
     "decisions",
@@ -60,6 +63,7 @@ class Message:
     files: tuple[str, ...] = ()
     pinned: bool = False
     waiting: bool = False
+    turn: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,7 @@ class Tool:
     kind: str = field(default="tool", init=False)
     seq: int
     at: datetime
+    call: str
     name: str
     arguments: str
     result: str | None
@@ -87,6 +92,8 @@ class Divider:
     by: str
     model: str | None
     lists: tuple[tuple[str, tuple[str, ...]], ...]
+    tokens: int
+    covered_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,15 +108,41 @@ class Notice:
     detail: str | None = None
 
 
-Item = Message | Tool | Divider | Notice
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A memory as it is now."""
+
+    id: str
+    text: str
 
 
-def chat_items(entries: Sequence[Entry], waiting: Iterable[str] = ()) -> list[Item]:
-    """A transcript as a chat, in order; what was retracted is left out. `waiting` names turns without a reply yet."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """What was put before the model in a turn; `gone` counts memories that are no longer there."""
+
+    kind: str = field(default="recall", init=False)
+    seq: int
+    at: datetime
+    memories: tuple[Recalled, ...]
+    files: tuple[str, ...]
+    gone: int
+
+
+Item = Message | Tool | Divider | Recall | Notice
+
+
+def chat_items(
+    entries: Sequence[Entry],
+    waiting: Iterable[str] = (),
+    *,
+    known: Sequence[Entry] = (),
+    recalled: Mapping[str, Recalled] | None = None,
+) -> list[Item]:
+    """A transcript as a chat, in order; what was retracted is left out. `waiting` names turns without a reply yet,
+    `known` are all entries there are, and `recalled` the memories by id."""
     gone = {seq for e in entries if isinstance(e, RetractedEntry) for seq in e.seqs}
     pins = {e.of: e.pinned for e in entries if isinstance(e, PinnedEntry)}
     results = {e.call_id: e for e in entries if isinstance(e, ToolResultEntry)}
-    ended = max((e.seq for e in entries if isinstance(e, CompactionEntry | CompactionFailedEntry)), default=0)
     open_turns = frozenset(waiting)
     items: list[Item] = []
     for entry in entries:
@@ -123,9 +156,9 @@ def chat_items(entries: Sequence[Entry], waiting: Iterable[str] = ()) -> list[It
                     items.append(_reply(entry, pins.get(entry.seq, False)))
                 items += [_tool(entry, call, results.get(call.id)) for call in entry.calls]
             case SummaryEntry():
-                items.append(_divider(entry))
-            case CompactionStartedEntry() if entry.seq < ended:
-                pass
+                items.append(_divider(entry, known))
+            case RecallEntry():
+                items.append(_recall(entry, recalled or {}))
             case _:
                 items += _notices(entry)
     return items
@@ -141,6 +174,7 @@ def _question(entry: UserEntry, pinned: bool, waiting: bool) -> Message:
         files=tuple(a.name or a.media_type for a in entry.attachments),
         pinned=pinned,
         waiting=waiting,
+        turn=entry.turn,
     )
 
 
@@ -162,6 +196,7 @@ def _tool(entry: AssistantEntry, call: ToolCall, result: ToolResultEntry | None)
     return Tool(
         seq=entry.seq,
         at=entry.at,
+        call=call.id,
         name=call.name,
         arguments=call.arguments,
         result=None if result is None else result.text,
@@ -169,7 +204,19 @@ def _tool(entry: AssistantEntry, call: ToolCall, result: ToolResultEntry | None)
     )
 
 
-def _divider(entry: SummaryEntry) -> Divider:
+def _recall(entry: RecallEntry, recalled: Mapping[str, Recalled]) -> Recall:
+    ids = [str(one) for one in entry.shown.get("memories") or ()]
+    return Recall(
+        seq=entry.seq,
+        at=entry.at,
+        memories=tuple(recalled[one] for one in ids if one in recalled),
+        files=tuple(str(one) for one in entry.shown.get("files") or ()),
+        gone=sum(one not in recalled for one in ids),
+    )
+
+
+def _divider(entry: SummaryEntry, known: Sequence[Entry]) -> Divider:
+    covered = [e.tokens for e in known if entry.covers.from_seq <= e.seq <= entry.covers.to_seq and _is_said(e)]
     lists = tuple(
         (name, tuple(str(item) for item in entry.summary.get(name) or ()))
         for name in SUMMARY_LISTS
@@ -183,7 +230,13 @@ def _divider(entry: SummaryEntry) -> Divider:
         by=entry.by,
         model=entry.model,
         lists=lists,
+        tokens=entry.tokens,
+        covered_tokens=sum(covered) or None,
     )
+
+
+def _is_said(entry: Entry) -> bool:
+    return isinstance(entry, UserEntry | AssistantEntry | ToolResultEntry)
 
 
 def _notices(entry: Entry) -> list[Notice]:
@@ -195,10 +248,10 @@ def _notices(entry: Entry) -> list[Notice]:
     match entry:
         case CommandEntry():
             return told("command", entry.reply, text=f"/{entry.name} {entry.argument}".strip())
+        case TurnFailedEntry(code="stopped"):
+            return told("taken_out")
         case TurnFailedEntry():
             return told("failed", why=entry.error)
-        case CompactionStartedEntry():
-            return told("compaction_running")
         case CompactionFailedEntry():
             return told("compaction_failed", error=entry.error)
         case EndedEntry():
@@ -293,3 +346,26 @@ def money_text(cost: Decimal | str | None) -> str | None:
 
     amount = Exact(cost)
     return f"${amount:.2f}" if amount >= Exact("0.1") or not amount else f"${amount:.4f}"
+
+
+def since(entries: Sequence[Entry], seq: int) -> list[Entry]:
+    """What came after a seq, and the calls of tools whose results came after it."""
+    answered = {e.call_id for e in entries if isinstance(e, ToolResultEntry) and e.seq > seq}
+    return [
+        e
+        for e in entries
+        if e.seq > seq or (isinstance(e, AssistantEntry) and any(call.id in answered for call in e.calls))
+    ]
+
+
+def is_compacting(entries: Sequence[Entry], now: datetime) -> bool:
+    """Whether a summary is being written: one that began long ago was cut by a stop of the daemon."""
+    last = next(
+        (
+            e
+            for e in reversed(entries)
+            if isinstance(e, CompactionStartedEntry | CompactionFailedEntry | CompactionEntry | SummaryEntry)
+        ),
+        None,
+    )
+    return isinstance(last, CompactionStartedEntry) and now - last.at < SUMMARY_LASTS

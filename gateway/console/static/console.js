@@ -14,7 +14,7 @@ export async function call(method, path, body) {
   return content;
 }
 
-/** Says something at the foot of the page; `undo` adds a button. */
+/** Says something at the foot of the page; `undo` has a label and a call, and adds a button. */
 export function toast(text, undo) {
   const place = document.getElementById("toast");
   place.textContent = text;
@@ -22,11 +22,30 @@ export function toast(text, undo) {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = undo.label;
-    button.addEventListener("click", undo.act, { once: true });
+    button.addEventListener("click", () => takeBack(undo), { once: true });
     place.append(button);
   }
   clearTimeout(toast.timer);
-  toast.timer = setTimeout(() => place.replaceChildren(), undo ? 10_000 : 5_000);
+  toast.timer = setTimeout(() => place.replaceChildren(), undo ? 10_000 : 6_000);
+}
+
+async function takeBack(undo) {
+  try {
+    if (undo.act) await undo.act();
+    else await call(...undo.call.split(" "), {});
+    location.reload();
+  } catch (error) {
+    toast(error.message);
+  }
+}
+
+/** Says it on the page that comes next. */
+export function toastLater(text, undo) {
+  try {
+    sessionStorage.setItem("toast", JSON.stringify({ text, undo }));
+  } catch {
+    // then it is not said: the page shows what came of it
+  }
 }
 
 /** Writes the times of a part of the page in the zone and language of the reader. */
@@ -43,7 +62,7 @@ export function localTimes(root) {
 }
 
 /** Fills the `{name}` places of a text. */
-export const filled = (text, values) => text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+export const filled = (text, values) => text.replace(/\{(\w+)\}/g, (whole, name) => values?.[name] ?? whole);
 
 const root = document.documentElement;
 try {
@@ -69,3 +88,11 @@ for (const form of document.querySelectorAll("[data-new-chat]")) {
 }
 
 localTimes(document);
+
+try {
+  const kept = JSON.parse(sessionStorage.getItem("toast") ?? "null");
+  sessionStorage.removeItem("toast");
+  if (kept) toast(kept.text, kept.undo);
+} catch {
+  // nothing was to be said
+}

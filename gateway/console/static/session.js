@@ -1,5 +1,6 @@
 // One chat: what is said appears while it is said, whoever says it and from wherever.
 
+import { commandKeys } from "./commands.js";
 import { call, filled, localTimes, toast } from "./console.js";
 
 const chat = document.querySelector(".chat");
@@ -21,45 +22,109 @@ const toFoot = () => window.scrollTo(0, document.body.scrollHeight);
 
 // --- what was said --------------------------------------------------------------------------------------------------
 
+const parsed = (html) => document.createRange().createContextualFragment(html);
+let session = texts.session;
+
 /** Asks for what came after the last message on the page. One at a time, and once more if something came meanwhile. */
 let fetching = null;
 let again = false;
-async function fetchNew() {
-  if (fetching) {
-    again = true;
-    return fetching;
-  }
-  fetching = (async () => {
-    do {
+function fetchNew() {
+  again = true;
+  fetching ??= (async () => {
+    while (again) {
       again = false;
-      const stay = atFoot();
-      const answer = await fetch(`${page}/entries?after=${lastSeq()}`);
-      if (!answer.ok) return;
-      running.dataset.turns = answer.headers.get("X-Running") ?? "";
-      const part = document.createRange().createContextualFragment(await answer.text());
-      for (const item of [...part.children]) {
-        const known = item.id && document.getElementById(item.id);
-        if (known) known.replaceWith(item);
-      }
-      localTimes(part);
-      if (part.children.length) document.getElementById("empty")?.remove();
-      items.append(part);
-      if (stay) toFoot();
-    } while (again);
+      await fetchOnce();
+    }
   })().finally(() => (fetching = null));
   return fetching;
+}
+
+async function fetchOnce() {
+  const answer = await fetch(`${page}/entries?after=${lastSeq()}`);
+  if (!answer.ok) throw new Error(answer.statusText);
+  const told = answer.headers;
+  if (told.get("X-Session") && told.get("X-Session") !== session) {
+    // another session has begun: its messages are numbered anew, those of the former one stay on the page
+    if (session) for (const item of items.querySelectorAll("[data-seq]")) [item.id, item.dataset.seq] = ["", "0"];
+    session = told.get("X-Session");
+    again = true;
+    return;
+  }
+  running.dataset.turns = told.get("X-Running") ?? "";
+  showCompacting(told.get("X-Compacting") ? texts.compacting : "");
+  const stay = atFoot();
+  const part = parsed(await answer.text());
+  localTimes(part);
+  if (part.children.length) document.getElementById("empty")?.remove();
+  for (const item of [...part.children]) {
+    const known = item.id && document.getElementById(item.id);
+    if (known) known.replaceWith(item);
+    else items.append(item);
+  }
+  if (stay) toFoot();
 }
 
 items.addEventListener("click", async (event) => {
   const before = event.target.dataset?.before;
   if (!before) return;
+  event.preventDefault();
   const answer = await fetch(`${page}/entries?before=${before}`);
   if (!answer.ok) return toast(answer.statusText);
-  const part = document.createRange().createContextualFragment(await answer.text());
+  const part = parsed(await answer.text());
   localTimes(part);
   const height = document.body.scrollHeight;
   event.target.closest("p").replaceWith(part);
   window.scrollBy(0, document.body.scrollHeight - height);
+});
+
+// older messages come by themselves when the reader scrolls up to them
+new IntersectionObserver((seen) => {
+  if (seen.some((one) => one.isIntersecting) && window.scrollY > 0) items.querySelector("[data-before]")?.click();
+}).observe(items.firstElementChild ?? items);
+
+// --- what stands beside it ----------------------------------------------------------------------------------------
+
+/** Puts in the pieces of the panel that have changed; not the one somebody is typing in. */
+async function refreshPanel() {
+  const answer = await fetch(`${page}/panel`);
+  if (!answer.ok) return;
+  const part = parsed(await answer.text());
+  localTimes(part);
+  for (const piece of part.querySelectorAll("[data-piece]")) {
+    const known = document.getElementById(piece.id);
+    if (!known) continue;
+    if (known.contains(document.activeElement) && known.id !== "queue") continue;
+    const open = [...known.querySelectorAll("details")].map((one) => one.open);
+    piece.querySelectorAll("details").forEach((one, at) => (one.open = open[at] ?? false));
+    known.replaceWith(piece);
+  }
+}
+
+document.addEventListener("changed", () => Promise.all([fetchNew(), refreshPanel()]));
+
+const compacting = document.getElementById("compacting");
+function showCompacting(said) {
+  compacting.textContent = said;
+  compacting.hidden = !said;
+}
+
+document.querySelector(".talk").addEventListener("click", async (event) => {
+  const what = event.target.dataset?.queue;
+  if (!what) return;
+  const turn = event.target.closest("li").dataset.turn;
+  const said = event.target.closest("li").querySelector(".text").textContent;
+  try {
+    const { stopped } = await call("POST", `/v1/turns/${turn}/stop`);
+    if (what === "edit" && stopped) {
+      text.value = text.value ? `${said}\n${text.value}` : said;
+      request = null;
+      keep();
+      text.focus();
+    }
+    await Promise.all([fetchNew(), refreshPanel()]);
+  } catch (error) {
+    toast(error.message);
+  }
 });
 
 // --- what is being said -------------------------------------------------------------------------------------------
@@ -82,7 +147,7 @@ function follow(turn) {
     body.textContent += JSON.parse(event.data).text;
     if (stay) toFoot();
   });
-  for (const name of ["tool_call", "tool_result"]) stream.addEventListener(name, fetchNew);
+  for (const name of ["tool_call", "tool_result", "recall"]) stream.addEventListener(name, fetchNew);
   stream.addEventListener("done", () => settle(turn));
   // the end of the turn, or of the connection: then the stream of the chat says how it goes on
   stream.addEventListener("error", (event) => (event.data === undefined ? drop(turn) : settle(turn)));
@@ -98,9 +163,10 @@ function drop(turn) {
 
 async function settle(turn) {
   replies.get(turn)?.stream.close();
-  await fetchNew();
-  for (const tag of items.querySelectorAll(".waiting")) tag.remove();
+  await fetchNew().catch(() => {});
+  for (const tag of items.querySelectorAll(".waiting")) if (tag.dataset.turn === turn) tag.remove();
   drop(turn);
+  await refreshPanel();
 }
 
 function showRunning() {
@@ -110,23 +176,42 @@ function showRunning() {
 
 /** At the start and after a lost connection: what was missed is on disk, and what runs is followed from its beginning. */
 async function catchUp() {
-  link.textContent = "";
   for (const turn of [...replies.keys()]) drop(turn);
-  await fetchNew();
+  try {
+    await fetchNew();
+  } catch {
+    return; // the stream says when the daemon is back
+  }
+  link.textContent = "";
   for (const turn of running.dataset.turns.split(" ").filter(Boolean)) follow(turn);
+  if (session) await refreshPanel();
 }
 
-const events = new EventSource(`/v1/events?keys=${encodeURIComponent(key)}`);
-events.addEventListener("open", catchUp);
-events.addEventListener("gap", catchUp);
-events.addEventListener("error", (event) => {
-  if (event.data === undefined) link.textContent = texts.offline;
-});
-events.addEventListener("accepted", (event) => {
-  follow(JSON.parse(event.data).turn);
-  fetchNew();
-});
-for (const name of ["compaction", "session.started", "session.ended", "done"]) events.addEventListener(name, fetchNew);
+let events = null;
+function listen() {
+  events = new EventSource(`/v1/events?keys=${encodeURIComponent(key)}`);
+  events.addEventListener("open", catchUp);
+  events.addEventListener("gap", catchUp);
+  events.addEventListener("error", (event) => {
+    if (event.data !== undefined) return;
+    link.textContent = texts.offline;
+    // a browser gives up when the daemon refuses it while it starts
+    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 2000);
+  });
+  events.addEventListener("accepted", (event) => {
+    follow(JSON.parse(event.data).turn);
+    fetchNew().then(refreshPanel, () => {});
+  });
+  events.addEventListener("compaction", (event) => {
+    const told = JSON.parse(event.data);
+    if (told.state === "progress") showCompacting(filled(texts.compactingOf, told));
+    else fetchNew().then(refreshPanel, () => {});
+  });
+  for (const name of ["session.started", "session.ended", "done"]) {
+    events.addEventListener(name, () => fetchNew().then(refreshPanel, () => {}));
+  }
+}
+listen();
 
 // --- saying something ----------------------------------------------------------------------------------------------
 
@@ -154,7 +239,6 @@ try {
 text.addEventListener("input", () => {
   request = null;
   keep();
-  suggest();
 });
 
 composer.addEventListener("submit", async (event) => {
@@ -170,7 +254,7 @@ composer.addEventListener("submit", async (event) => {
     text.value = "";
     request = null;
     keep();
-    await fetchNew();
+    await fetchNew().catch(() => {});
     toFoot();
   } catch (error) {
     problem.textContent = filled(texts.notSent, { why: error.message });
@@ -183,78 +267,6 @@ composer.addEventListener("submit", async (event) => {
 
 stop.addEventListener("click", () => call("POST", `${api}/stop`).catch((error) => toast(error.message)));
 
-// --- commands ------------------------------------------------------------------------------------------------------
-
-const names = ["/new", "/reset", "/compact", "/status", "/context", "/usage", "/stop", "/model", "/resume", "/help"];
-const list = document.getElementById("commands");
-
-function suggest() {
-  const typed = text.value;
-  const fitting = /^\/\w*$/.test(typed) ? names.filter((name) => name.startsWith(typed) && name !== typed) : [];
-  list.replaceChildren(
-    ...fitting.map((name, at) => {
-      const choice = document.createElement("li");
-      choice.setAttribute("role", "option");
-      choice.setAttribute("aria-selected", String(at === 0));
-      choice.textContent = name;
-      choice.addEventListener("click", () => complete(name));
-      return choice;
-    }),
-  );
-  list.hidden = !fitting.length;
-}
-
-function complete(name) {
-  text.value = `${name} `;
-  keep();
-  suggest();
-  text.focus();
-}
-
-text.addEventListener("keydown", (event) => {
-  if (event.key === "Tab" && !list.hidden && !event.shiftKey) {
-    event.preventDefault();
-    complete(list.firstChild.textContent);
-  } else if (event.key === "Escape") {
-    list.hidden = true;
-  } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-    event.preventDefault();
-    composer.requestSubmit();
-  }
-});
-
-// --- actions -------------------------------------------------------------------------------------------------------
-
-const acts = {
-  compact: async () => toast((await call("POST", `${api}/compact`, {})).outcome),
-  reset: async () => {
-    await call("POST", `${api}/reset`);
-    location.reload();
-  },
-  delete: async () => {
-    await call("DELETE", api);
-    location.assign("/console/sessions");
-  },
-  fork: async (button) => {
-    const to = prompt(button.dataset.ask, `${key}-copy`);
-    if (!to) return;
-    await call("POST", `${api}/fork`, { to });
-    location.assign(`/console/sessions/${encodeURIComponent(to)}`);
-  },
-};
-
-for (const button of document.querySelectorAll("[data-act]")) {
-  button.addEventListener("click", async () => {
-    if (button.dataset.sure && !confirm(button.dataset.sure)) return;
-    button.disabled = true;
-    try {
-      await acts[button.dataset.act](button);
-    } catch (error) {
-      toast(error.message);
-    } finally {
-      button.disabled = false;
-    }
-  });
-}
+commandKeys(text, document.getElementById("commands"), keep, () => composer.requestSubmit());
 
 toFoot();

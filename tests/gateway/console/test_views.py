@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from gateway.console.views import Divider, Message, Notice, Tool, chat_items, count_text, day_bars, money_text, spent_in
+from gateway.console.views import (
+    Divider,
+    Message,
+    Notice,
+    Recall,
+    Recalled,
+    Tool,
+    chat_items,
+    count_text,
+    day_bars,
+    is_compacting,
+    money_text,
+    since,
+    spent_in,
+)
 from gateway.ledger import UsageRow
 from sessions.entries import (
     AssistantEntry,
@@ -14,6 +28,7 @@ from sessions.entries import (
     Covers,
     Entry,
     PinnedEntry,
+    RecallEntry,
     RetractedEntry,
     SummaryEntry,
     ToolCall,
@@ -64,12 +79,36 @@ def test_a_summary_is_a_divider_with_what_it_says() -> None:
     assert (divider.last, divider.lists) == (40, (("facts", ("The port is 8081.",)),))
 
 
-def test_a_summary_is_told_as_running_until_its_end_is_written() -> None:
-    started = CompactionStartedEntry(reason="threshold", anchor=1)
-    running = chat_items(stamped(started))
-    ended = chat_items(stamped(started, CompactionFailedEntry(error="timeout", failures=1)))
-    assert [item.name for item in running if isinstance(item, Notice)] == ["compaction_running"]
-    assert [item.name for item in ended if isinstance(item, Notice)] == ["compaction_failed"]
+def test_a_summary_is_being_written_until_its_end_is_or_ten_minutes_have_passed() -> None:
+    started = stamped(CompactionStartedEntry(reason="threshold", anchor=1))
+    at = started[-1].at
+    assert is_compacting(started, at)
+    assert not is_compacting(started, at + timedelta(minutes=11))
+    failed = stamped(
+        CompactionStartedEntry(reason="threshold", anchor=1), CompactionFailedEntry(error="timeout", failures=1)
+    )
+    assert not is_compacting(failed, at)
+    assert [item.name for item in chat_items(failed) if isinstance(item, Notice)] == ["compaction_failed"]
+
+
+def test_memories_of_a_turn_are_shown_with_their_present_words_and_what_is_gone_is_counted() -> None:
+    (shown,) = chat_items(
+        stamped(RecallEntry(shown={"memories": ["m1", "m2"], "files": ["notes.md:1-4"]})),
+        recalled={"m1": Recalled("m1", "likes tea")},
+    )
+    assert isinstance(shown, Recall)
+    assert (shown.memories, shown.files, shown.gone) == ((Recalled("m1", "likes tea"),), ("notes.md:1-4",), 1)
+
+
+def test_what_is_read_anew_after_a_seq_holds_the_calls_whose_results_came() -> None:
+    entries = stamped(
+        UserEntry(text="hi"),
+        AssistantEntry(text="", calls=(ToolCall(id="c1", name="now", arguments="{}"),)),
+        ToolResultEntry(call_id="c1", name="now", text="noon"),
+    )
+    assert [e.seq for e in since(entries, 2)] == [2, 3]
+    assert [e.seq for e in since(entries, 1)] == [2, 3]
+    assert since(entries, 3) == []
 
 
 def test_days_without_a_call_have_a_bar_of_nothing() -> None:

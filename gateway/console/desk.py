@@ -1,0 +1,92 @@
+"""What all pages of the console share: who looks, how a page is shown, and what is read for it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from gateway.console.logins import csrf_of
+from gateway.console.views import session_row
+from gateway.http.auth import Caller, may_see
+from gateway.http.pipeline import COOKIE
+from gateway.http.routes import Call, Route
+from gateway.http.usage import usage_of_caller
+from gateway.ledger import LedgerClosed
+from sessions.index import PageQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from gateway.console.logins import Logins
+    from gateway.console.rendering import Pages
+    from gateway.console.views import Row
+    from gateway.http.auth import Tokens
+    from gateway.http.problems import Problem
+    from gateway.ledger import UsageGroup, UsageRow
+    from gateway.parts import Parts
+    from sessions.record import SessionRecord, SessionState
+
+
+class Desk:
+    """Every page stands on it."""
+
+    def __init__(self, parts: Parts, tokens: Tokens, logins: Logins, pages: Pages) -> None:
+        self.parts = parts
+        self.tokens = tokens
+        self.logins = logins
+        self.pages = pages
+
+    def show(self, template: str, call: Call, **values: Any) -> web.Response:
+        cookie = call.request.cookies.get(COOKIE, "")
+        return self.pages.show(
+            template,
+            caller=call.caller,
+            csrf=csrf_of(cookie) if cookie else "",
+            now=self.parts.clock.now(),
+            signed_in=not self.tokens.open,
+            url=str(call.request.url.origin()),
+            **values,
+        )
+
+    def refuse(self, problem: Problem) -> web.Response:
+        """A problem as a page; who is not signed in is sent to the form."""
+        if problem.status == 401:
+            return web.Response(status=303, headers={"Location": "/console/login"})
+        return self.pages.show("error.html", problem.status, caller=None, csrf="", problem=problem)
+
+    def page(self, method: str, path: str, endpoint: Any, summary: str, **more: Any) -> Route:
+        """A route below /console."""
+        return Route(
+            method=method,
+            path=f"/console{path}",
+            endpoint=endpoint,
+            summary=summary,
+            tag="console",
+            answers={200: "text/html"},
+            refuse=self.refuse,
+            **more,
+        )
+
+    def records(self, caller: Caller, state: SessionState, limit: int) -> list[SessionRecord]:
+        """The sessions a caller may see, the last used first."""
+        found, _ = self.parts.store.index.page(PageQuery(limit=limit, state=state, allowed=allowed(caller)))
+        return found
+
+    def row(self, record: SessionRecord) -> Row:
+        running, waiting = self.parts.turns.lane_state(record.session)
+        return session_row(record, running=bool(running or waiting))
+
+    async def usage(self, caller: Caller, by: list[UsageGroup], since: datetime) -> list[UsageRow]:
+        """Empty while the ledger cannot be read: the page says of the parts what is wrong."""
+        try:
+            return await self.parts.ledger.report(by, usage_of_caller(caller, since, None))
+        except LedgerClosed:
+            return []
+
+
+def allowed(caller: Caller) -> Callable[[str, str | None], bool] | None:
+    """Which sessions of the index a caller may see; None: all."""
+    return None if caller.role == "admin" else partial(may_see, caller)

@@ -1,0 +1,91 @@
+// What buttons and forms do over the API. They say it in attributes:
+// data-call "METHOD /path", data-body (JSON), data-sure (asked before), data-ask (a text asked for; data-ask-name is its
+// field), data-done (said afterwards, with {fields} of the answer), data-undo "METHOD /path", data-then: "reload" (when
+// left out), "stay", or where to go.
+
+import { call, filled, toast, toastLater } from "./console.js";
+
+/** The fields of a form as JSON. An empty field is left out, unless it says what empty means. */
+export function fieldsOf(form) {
+  const fields = {};
+  for (const input of form.elements) {
+    if (!input.name || input.disabled || (input.type === "radio" && !input.checked)) continue;
+    const value = valueOf(input);
+    const [name, inner] = input.name.split(".");
+    if (inner) fields[name] ??= {};
+    if (value === undefined) continue;
+    if (inner) fields[name][inner] = value;
+    else fields[name] = value;
+  }
+  for (const [name, value] of Object.entries(fields)) {
+    if (value?.constructor === Object && !Object.keys(value).length) fields[name] = null;
+  }
+  return fields;
+}
+
+function valueOf(input) {
+  if (input.type === "checkbox") return input.checked;
+  const text = input.value.trim();
+  switch (input.dataset.type) {
+    case "null":
+      return text || null;
+    case "number":
+      return text ? Number(text) : undefined;
+    case "off":
+      return text === "off" ? null : text || undefined;
+    case "number-off":
+      return text === "off" ? null : text ? Number(text) : undefined;
+    case "list":
+      return text.split(/[,\n]/).map((part) => part.trim()).filter(Boolean);
+    default:
+      return text || undefined;
+  }
+}
+
+async function act(element, body) {
+  const { sure, then = "reload", done, undo, undoLabel } = element.dataset;
+  const [method, path] = element.dataset.call.split(" ");
+  if (sure && !confirm(sure)) return;
+  const answer = await call(method, path, body);
+  const said = done ? filled(done, answer) : "";
+  const back = undo ? { label: undoLabel, call: filled(undo, answer) } : undefined;
+  if (then === "stay") {
+    if (said) toast(said, back);
+    document.dispatchEvent(new CustomEvent("changed"));
+    return;
+  }
+  if (said) toastLater(said, back);
+  if (then === "reload") location.reload();
+  else location.assign(filled(then, Object.fromEntries(Object.entries(answer).map(([name, one]) => [name, encodeURIComponent(one)]))));
+}
+
+/** Runs it with its button locked; what goes wrong is said beside the form, or at the foot of the page. */
+async function guarded(element, buttons, body) {
+  const place = element.querySelector(".problem");
+  if (place) place.hidden = true;
+  for (const button of buttons) button.disabled = true;
+  try {
+    await act(element, body);
+  } catch (error) {
+    if (place) [place.textContent, place.hidden] = [error.message, false];
+    else toast(error.message);
+  } finally {
+    for (const button of buttons) button.disabled = false;
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-call]");
+  if (!button) return;
+  const body = button.dataset.body === undefined ? undefined : JSON.parse(button.dataset.body);
+  if (!button.dataset.ask) return guarded(button, [button], body);
+  const answer = prompt(button.dataset.ask, button.dataset.askValue ?? "");
+  if (answer) guarded(button, [button], { ...body, [button.dataset.askName]: answer.trim() });
+});
+
+document.addEventListener("submit", (event) => {
+  const form = event.target.closest("form[data-call]");
+  if (!form) return;
+  event.preventDefault();
+  guarded(form, form.querySelectorAll("button"), fieldsOf(form));
+});

@@ -1,0 +1,86 @@
+"""A daemon with something on every page, for screenshots and for tests that look at all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.journeys.daemon import Client
+
+KEY = "agent:main:console:direct:me"
+HOOK_SECRET = "whsec_c2FtcGxlLXNhbXBsZS1zYW1wbGUtc2FtcGxlLXNhbXBsZQ=="
+TALK = (
+    "Where is the **best** place to buy bread in Brno on a Sunday?",
+    "I moved to Brno last week and I am allergic to nuts. Remember that for any recipe you give me.",
+    "Write me a list:\n\n- flour\n- water\n- salt\n\nand tell me what is missing for `sourdough`.",
+    "The code word for the bakery is halibut seventeen. What else should I know before I go?",
+)
+FACTS = (
+    ("Ana lives in Brno, in the street behind the market hall.", "profile", 7),
+    ("Ana prefers rye bread, and dislikes caraway.", "preferences", 5),
+    ("Ana decided to bake at home on Sundays, because the bakery is closed then.", "decisions", 6),
+    ("The kiln of the pottery class holds 1,200 degrees.", "reference", 3),
+    ("The book about sourdough is due at the library on 3 March.", "reference", 4),
+    ("Ana works on a catalogue of Czech mills with two colleagues.", "projects", 8),
+    ("Ana wants answers in short sentences, without emoji.", "preferences", 9),
+    ("The oven at home is ten degrees too hot.", "reference", 5),
+)
+
+
+def sample_settings() -> dict[str, Any]:
+    """Settings a sample needs beside a model."""
+    return {
+        "hooks": [
+            {
+                "name": "deploys",
+                "secret": HOOK_SECRET,
+                "template": "{{ body.service }} was deployed: {{ body.text }}",
+                "instruction": "Say in one sentence what changed.",
+            }
+        ],
+        "jobs": {"scheduled": [{"name": "evening-note", "schedule": "0 18 * * *", "message": "How was the day?"}]},
+        "deliver": {"give_up_hours": 0.0000001, "allow": ["127.0.0.1:9"]},
+    }
+
+
+async def fill(client: Client) -> None:
+    """Chats, memories, topics, jobs and a delivery that died."""
+    for text in TALK:
+        await client.say(text, key=KEY)
+    await client.say("/status", key=KEY)
+    await client.call("POST", f"/v1/sessions/{KEY}/compact", {})
+    await client.say("And now, on a Monday? " + "word " * 30, key=KEY)
+    for number in range(6):
+        await client.say("Good morning. What is on today?", key=f"agent:main:web:direct:person-{number}")
+    for text, topic, importance in FACTS:
+        status, content = await client.call(
+            "POST", "/v1/memories", {"text": text, "topic": topic, "importance": importance, "pool": "user:owner"}
+        )
+        assert status in (200, 201), content
+    await client.call("POST", "/v1/projects", {"id": "mills", "name": "Catalogue of mills", "members": ["owner"]})
+    await _jobs(client)
+
+
+async def _jobs(client: Client) -> None:
+    for job in (
+        {
+            "name": "morning-news",
+            "schedule": "30 7 * * 1-5",
+            "timezone": "Europe/Prague",
+            "message": "Sum up the news.",
+        },
+        {
+            "name": "every-hour",
+            "every": "1h",
+            "message": "Look at the mail.",
+            "deliver": {"url": "http://127.0.0.1:9/in"},
+        },
+    ):
+        status, content = await client.call("POST", "/v1/jobs", job)
+        assert status == 201, content
+    for name in ("morning-news", "every-hour"):
+        await client.call("POST", f"/v1/jobs/{name}/run")
+    async with asyncio.timeout(20):
+        while not (await client.get("/v1/deliveries?status=dead"))["deliveries"]:
+            await asyncio.sleep(0.05)
