@@ -96,9 +96,14 @@ def window_of(known: int | None, learnt: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Size of the next prompt. `measured` of its tokens were reported by the provider; 0: all is our estimate."""
+    """Size of the next prompt. `measured` of its tokens were reported by the provider; 0: all is our estimate.
+
+    `at_most` is what a limit is held by: a factor below 1 was learnt from long prompts, and says little of the few
+    messages that came after the measured part.
+    """
 
     tokens: int
+    at_most: int
     measured: int
     window: int | None
 
@@ -114,4 +119,10 @@ class Reading:
 
 def next_prompt(*, measured: int, tail: int, factor: float, window: int | None) -> Reading:
     """`measured`: the provider's tokens of an unchanged prefix, 0 for none; `tail`: our count of what came after."""
-    return Reading(tokens=measured + round(factor * tail), measured=measured, window=window)
+    careful = max(factor, 1.0) if measured else factor
+    return Reading(
+        tokens=measured + round(factor * tail),
+        at_most=measured + round(careful * tail),
+        measured=measured,
+        window=window,
+    )

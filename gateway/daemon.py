@@ -37,7 +37,7 @@ from gateway.models.pool import ModelPool
 from gateway.models.prices import price
 from gateway.parts import Parts
 from gateway.prompts import PromptBuilder
-from gateway.recall import Recall
+from gateway.recall import Recall, former_summary
 from gateway.refill import refill
 from gateway.replies import Replies
 from gateway.scheduler import Scheduler
@@ -54,11 +54,12 @@ from sessions.files import DirectoryLock, OsFiles, load_boot_id
 from sessions.store import SessionStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from gateway.clock import Clock
     from gateway.config import Config
     from sessions.files import Files
+    from sessions.store import Session
 
 log = structlog.get_logger()
 
@@ -119,6 +120,7 @@ def build_parts(
     prompts = PromptBuilder(
         agents=config.agents,
         tools=tools,
+        room_for_tools=room_for_tools(models, config.turn.tools_share),
         clock=clock,
         tokens=tokens,
         zone=zone,
@@ -143,6 +145,7 @@ def build_parts(
         settings=lambda _: config.memory.recall,
         clock=clock,
         files=workspaces,
+        previous=former_summary(store),
         thaw=prompts.thaw,
     )
     prompts.always.append(recall.prefix)
@@ -246,6 +249,16 @@ def build_parts(
         learnt=learnt,
         bus=bus,
     )
+
+
+def room_for_tools(models: ModelPool, share: float) -> Callable[[Session], int | None]:
+    """Tokens the built-in tools may take, by the window of a session's model; None where nobody knows it."""
+
+    def room(session: Session) -> int | None:
+        window = models.choose(session.record.agent, session.record.settings.model).window
+        return None if window is None else int(share * window)
+
+    return room
 
 
 def machine_zone(name: str | None, localtime: Path) -> ZoneInfo:

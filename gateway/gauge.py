@@ -102,7 +102,7 @@ class Gauge:
 
     def crowded(self, session: Session, wanted: str | None = None) -> bool:
         """Whether the next prompt would be above the hard limit."""
-        return self.reading(session, wanted).tokens >= self._policy.hard_limit * self.window(session, wanted)
+        return self.reading(session, wanted).at_most >= self._policy.hard_limit * self.window(session, wanted)
 
     def limit(self, session: Session, wanted: str | None = None) -> int | None:
         """Tokens a prompt may have, by our own count; None while the model's window is not known."""

@@ -12,7 +12,7 @@ from compaction.history import RenderedHistory
 from compaction.layout import Prompt, build_prompt, sorted_tools
 from compaction.shrink import shrink
 from compaction.summary import render_summary
-from gateway.tools import ToolContext
+from gateway.tools import ToolContext, fitting
 from gateway.transcript_search import NAME as SEARCH_TOOL
 from sessions.entries import SummaryEntry
 
@@ -87,12 +87,15 @@ class PromptBuilder:
         *,
         agents: Mapping[str, AgentPolicy],
         tools: ToolRegistry,
+        room_for_tools: Callable[[Session], int | None],
         clock: Clock,
         tokens: LazyCounter,
         zone: ZoneInfo,
         layout: CacheLayout = "memories_last",
     ) -> None:
+        """`room_for_tools`: tokens that tools no agent has asked for may take; None where the window is not known."""
         self._agents = agents
+        self._room_for_tools = room_for_tools
         self._tools = tools
         self._clock = clock
         self._count = tokens.count
@@ -176,7 +179,7 @@ class PromptBuilder:
         own = None if policy is None else policy.system
         texts = tuple(text for text in (own, *(part(session) for part in self.always)) if text)
         system = _system(texts, None)
-        tools = sorted_tools(self._tools.specs(None if policy is None else policy.tools))
+        tools = sorted_tools(self._own_tools(session))
         opening = next((e for e in session.entries if isinstance(e, SummaryEntry)), None)
         summary = None if opening is None else render_summary(opening.summary, _search_tool(tools))
         frame = self._frames[session] = Frame(
@@ -191,6 +194,13 @@ class PromptBuilder:
             history=RenderedHistory(named=session.record.type in ("group", "channel")),
         )
         return frame
+
+    def _own_tools(self, session: Session) -> list[ToolSpec]:
+        policy = self._agents.get(session.record.agent)
+        if policy is not None and policy.tools is not None:
+            return self._tools.specs(policy.tools)
+        room = self._room_for_tools(session)
+        return self._tools.specs() if room is None else fitting(self._tools.specs(), room, self._count)
 
     def thaw(self, session: Session) -> None:
         """Makes the frame anew at the next prompt: before the first call of a session nothing is cached yet."""

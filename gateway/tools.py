@@ -10,11 +10,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import orjson
 import structlog
 
+from compaction.fingerprints import text_of_tools
 from compaction.layout import ToolSpec
 from sessions.entries import ToolResultEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sessions.entries import ToolCall
@@ -70,8 +71,18 @@ class CurrentTime:
         return f"{local:%A}, {local.isoformat(timespec='seconds')} ({zone.key})"
 
 
+def fitting(tools: Sequence[ToolSpec], limit: int, count: Callable[[str], int]) -> list[ToolSpec]:
+    """The first tools that take at most `limit` tokens together: their order is that of their use."""
+    taken = 0
+    for number, tool in enumerate(tools):
+        taken += count(text_of_tools([tool]))
+        if taken > limit:
+            return list(tools[:number])
+    return list(tools)
+
+
 class ToolRegistry:
-    """Built-in tools by name."""
+    """Built-in tools by name, the most useful ones first."""
 
     def __init__(self, tools: Iterable[Tool], *, timeout_s: float) -> None:
         self._tools = {tool.spec.name: tool for tool in tools}

@@ -169,6 +169,11 @@ class TurnPolicy(Policy):
     max_tool_rounds: Annotated[int, Field(ge=1, le=200)] = Field(
         default=20, description="Model calls with tool results in one turn; then the model must answer."
     )
+    tools_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.1,
+        description="Part of the model's window built-in tools may take; in a small one the first of them are offered. "
+        "Those an agent names are always offered.",
+    )
     tool_timeout_s: Annotated[float, Field(gt=0)] = Field(default=60, description="Limit of one built-in tool call.")
     max_attempts: Annotated[int, Field(ge=1, le=20)] = Field(
         default=3, description="How often a turn cut by a crash is generated before it is marked failed."

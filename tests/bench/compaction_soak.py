@@ -72,7 +72,6 @@ async def run(turns: int, folder: Path) -> SoakFigures:
     async with StandIn() as standin:
         settings = model_settings(standin.base_url, window=WINDOW, max_output=500)
         settings["roles"]["summary"] = "offline"
-        settings["agents"] = {"main": {"tools": []}}  # in so small a window they would be half of it
         async with running(folder, config(**settings)) as client:
             for number in range(turns):
                 text = f"Message {number} about hive {number % 7}. " + " ".join(f"w{number}x{n}" for n in range(WORDS))

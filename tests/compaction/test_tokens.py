@@ -94,3 +94,9 @@ def test_no_share_is_told_of_an_unknown_window(measured: int, tail: int, factor:
 def test_what_is_no_number_is_no_factor() -> None:
     with pytest.raises(ValueError, match="number"):
         clamped(math.nan)
+
+
+def test_a_limit_is_held_by_a_careful_reading_of_what_came_after_the_measured_part() -> None:
+    assert next_prompt(measured=3_600, tail=200, factor=0.5, window=4_000).at_most == 3_800
+    assert next_prompt(measured=3_600, tail=200, factor=1.5, window=4_000).at_most == 3_900
+    assert next_prompt(measured=0, tail=5_000, factor=0.5, window=4_000).at_most == 2_500
