@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from gateway.clock import Clock
     from gateway.models.policy import ModelPolicy
+    from memory.embed import Vectors
     from memory.index import Near
     from memory.indexing import IndexSource, IndexStatus
     from memory.memory import Memories
@@ -81,6 +82,13 @@ class VectorPart:
         if self.indexer is None:
             raise EmbeddingFailed(self.problem or "There is no embedding model; set roles.embedding.")
         return await self.indexer.near(pools, text, limit)
+
+    async def of(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of texts that are in the index, as rows; mostly out of the cache. Raises EmbeddingFailed."""
+        status = self.status
+        if self._embedder is None or status is None or status.state != "serving":
+            raise EmbeddingFailed(self.problem or "The vectors are being made. Try again in a moment.")
+        return await self._embedder.embed_passages(texts)
 
     async def run(self) -> None:
         """Opens everything and follows the records. Replies go on by keywords whatever happens here."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gateway.console.views import Item
     from sessions.entries import Entry
     from sessions.record import SessionRecord
-    from sessions.store import Session
+    from sessions.session import Session
 
 SHOWN = 40
 HIT_CHARACTERS = 300

@@ -14,6 +14,7 @@ from gateway.console.charts import bar_chart
 from gateway.console.chat_pages import ChatPages
 from gateway.console.desk import Desk, allowed
 from gateway.console.logins import LASTS
+from gateway.console.memory_pages import MemoryPages
 from gateway.console.rendering import Pages
 from gateway.console.views import day_bars, share_of, spent_in
 from gateway.http.health import daemon_checks, readiness
@@ -189,5 +190,6 @@ def routes(parts: Parts, tokens: Tokens, logins: Logins) -> list[Route]:
         page("GET", "/usage", at.usage, "Usage", query=UsageQuery),
         page("GET", "/settings", at.settings, "Settings", roles=("admin",)),
         *ChatPages(desk).routes(),
+        *MemoryPages(desk).routes(),
         *assets.routes(files),
     ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gateway.http.auth import Caller
     from gateway.parts import Parts
     from sessions.entries import Entry
-    from sessions.store import Session
+    from sessions.session import Session
 
 MOST = 100
 OPENING_WAIT_S = 2.0

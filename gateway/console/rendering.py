@@ -17,8 +17,15 @@ if TYPE_CHECKING:
 
     from sessions.policy import ResetOverride
 
-# address below /console, and the name of its text
-PAGES = (("", "overview"), ("/sessions", "sessions"), ("/usage", "usage"), ("/settings", "settings"))
+# address below /console, the name of its text, and whether only administrators may open it
+PAGES = (
+    ("", "overview", False),
+    ("/sessions", "sessions", False),
+    ("/memory", "memory", False),
+    ("/jobs", "jobs", True),
+    ("/usage", "usage", False),
+    ("/settings", "settings", True),
+)
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

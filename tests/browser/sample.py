@@ -55,10 +55,10 @@ async def fill(client: Client) -> None:
         await client.say("Good morning. What is on today?", key=f"agent:main:web:direct:person-{number}")
     for text, topic, importance in FACTS:
         status, content = await client.call(
-            "POST", "/v1/memories", {"text": text, "topic": topic, "importance": importance, "pool": "user:owner"}
+            "POST", "/v1/memories", {"text": text, "topic": topic, "importance": importance, "pool": "user:me"}
         )
         assert status in (200, 201), content
-    await client.call("POST", "/v1/projects", {"id": "mills", "name": "Catalogue of mills", "members": ["owner"]})
+    await client.call("POST", "/v1/projects", {"id": "mills", "name": "Catalogue of mills", "members": ["me"]})
     await _jobs(client)
 
 
