@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -13,10 +13,11 @@ from gateway.viewers import viewer_of_chat
 from memory.errors import MemoryProblem
 from memory.recall import ALWAYS, Recalled, fit, query_of_messages, query_of_tools, recalled_memory, render
 from memory.records import Filters, ListQuery, project_pool
-from sessions.entries import RecallEntry
+from sessions.entries import AssistantEntry, RecallEntry, SummaryEntry
+from sessions.files import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from gateway.agents import AgentPolicy
     from gateway.clock import Clock
@@ -26,13 +27,20 @@ if TYPE_CHECKING:
     from memory.policy import RecallPolicy
     from memory.records import Viewer
     from sessions.entries import ToolCall, ToolResultEntry
-    from sessions.store import Session
+    from sessions.session import Session
+    from sessions.store import SessionStore
 
 log = structlog.get_logger()
 
 PREFIX_WAIT_S = 1.0
 ALWAYS_LIMIT = 50
 ALWAYS_BYTES = 20_000
+
+
+class Previous(Protocol):
+    """The summary of the session before this one, as words; None without one. Raises StorageError."""
+
+    async def __call__(self, session: Session) -> str | None: ...
 
 
 class AgentFiles(Protocol):
@@ -90,6 +98,7 @@ class Recall:
         settings: Callable[[str | None], RecallPolicy],
         clock: Clock,
         files: AgentFiles | None = None,
+        previous: Previous | None = None,
         thaw: Callable[[Session], None] = lambda _: None,
     ) -> None:
         self._memory = memory
@@ -97,6 +106,7 @@ class Recall:
         self._settings = settings
         self._clock = clock
         self._files = files
+        self._previous = previous
         self._thaw = thaw
         self._states: WeakKeyDictionary[Session, _State] = WeakKeyDictionary()
         self._group: asyncio.TaskGroup | None = None
@@ -140,6 +150,8 @@ class Recall:
         if not settings.on_message or settings.limit == 0:
             return
         search = self._start(session, state, viewer, query_of_messages(texts), settings.limit)
+        if self._group is not None and not any(isinstance(entry, AssistantEntry) for entry in session.entries):
+            self._group.create_task(self._search_former(session, state, viewer, settings.limit), name="recall")
         if search is not None and settings.wait_s > 0:
             await self._wait(search.task, settings.wait_s)
             search.late = not search.task.done()
@@ -215,6 +227,16 @@ class Recall:
         state.searches.append(search)
         return search
 
+    async def _search_former(self, session: Session, state: _State, viewer: Viewer, most: int) -> None:
+        """A session begins: what its predecessor was about is searched for too, for whichever call comes next."""
+        try:
+            told = None if self._previous is None else await self._previous(session)
+        except (StorageError, LookupError) as error:  # SessionGone is a LookupError
+            log.warning("recall.former_session_not_read", error=str(error))
+            return
+        if told:
+            self._start(session, state, viewer, query_of_messages([told]), most)
+
     async def _wait(self, task: asyncio.Task[list[Recalled]], wait_s: float) -> None:
         alarm = asyncio.ensure_future(self._clock.sleep(wait_s))
         try:
@@ -288,6 +310,32 @@ class Recall:
         except MemoryProblem as error:
             log.warning("recall.prefix_not_loaded", error=str(error))
             return []
+
+
+def former_summary(store: SessionStore) -> Previous:
+    """Of the session that had the same key."""
+
+    async def load(session: Session) -> str | None:
+        record = store.former(session.key)
+        if record is None or record.session == session.id:
+            return None
+        entries = (await store.open(record.session)).entries
+        opening = next((entry for entry in entries if isinstance(entry, SummaryEntry)), None)
+        return None if opening is None else " ".join(_texts(opening.summary))
+
+    return load
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts inside of JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for one in cast("dict[str, object]", value).values():
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in cast("list[object]", value):
+            yield from _texts(one)
 
 
 async def _shared_project(memories: Memories, viewer: Viewer) -> str | None:

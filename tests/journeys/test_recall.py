@@ -27,8 +27,9 @@ TOKENS = [
 BOBS = "agent:main:web:direct:bob"
 
 
-def settings(standin: StandIn, embedding_url: str | None = None, **recall: Any) -> Any:
-    found = model_settings(standin.base_url)
+def settings(standin: StandIn, embedding_url: str | None = None, *, window: int = 100_000, **recall: Any) -> Any:
+    found = model_settings(standin.base_url, window=window, max_output=500)
+    found["roles"]["summary"] = "offline"
     if embedding_url is not None:
         found["models"]["vectors"] = {"provider": "openai", "model": "embed-small", "base_url": embedding_url}
         found["roles"]["embedding"] = "vectors"
@@ -224,3 +225,21 @@ async def test_notes_of_the_agent_stand_in_the_prefix_are_recalled_by_piece_and_
         (notes / "MEMORY.md").write_text("Speak of bees as gentlemen.\n", "utf-8")
         await client.say("And now?")
         assert standin.requests[-1].body["messages"][0] == request.body["messages"][0]
+
+
+async def test_a_session_begins_with_what_belongs_to_the_summary_of_the_one_before(
+    tmp_path: Path, standin: StandIn
+) -> None:
+    async with running(tmp_path, settings(standin, window=4000)) as client:
+        client.token = TOKENS[0]["token"]
+        hive = await remember(client, "The beehive stands at the orchard fence")
+        for number in range(25):
+            await client.say(f"We decided: the beehive gets its roof number {number} tomorrow. " + "Bees fly. " * 60)
+        status, told = await client.call("POST", f"/v1/sessions/{KEY}/compact", {})
+        assert status == 200, told
+        assert told["generation"] > 1
+        await client.say("/new")
+        await client.say("Good morning")
+        await client.say('call:current_time {"timezone": "UTC"}')
+        shown = [one["id"] for request in list(standin.requests)[-3:] for one in trailing(request)]
+        assert hive in shown
