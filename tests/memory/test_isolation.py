@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
@@ -274,6 +274,7 @@ def test_people_and_projects_keep_to_themselves() -> None:
         Households,
         settings=settings(
             max_examples=8,
+            phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking a life takes minutes and says little
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),
