@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from gateway.bus import EventBus
     from gateway.turn import Turn
     from sessions.entries import Entry
-    from sessions.store import Session, SessionStore
+    from sessions.session import Session
+    from sessions.store import SessionStore
 
 
 def announce(store: SessionStore, bus: EventBus) -> Callable[[Session, Sequence[Entry]], None]:

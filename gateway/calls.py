@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gateway.models.base import ChatModel, ContextOverflow, Finished
     from gateway.models.policy import ModelPolicy
     from gateway.prompts import Built
-    from sessions.store import Session
+    from sessions.session import Session
     from sessions.usage import Usage
 
 RECENT = 10

@@ -14,7 +14,7 @@ from sessions.files import StorageError
 from sessions.keys import MalformedKey, parse_key
 from sessions.recovery import list_transcripts
 from sessions.resets import next_boundary
-from sessions.store import SessionGone
+from sessions.session import SessionGone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from gateway.replies import CallNote
 from gateway.summariser import REPLY_ROOM, Summariser, SummaryFailed, SummaryJob
 from sessions.entries import CompactionFailedEntry, CompactionStartedEntry
 from sessions.files import StorageError
-from sessions.store import SessionGone
+from sessions.session import SessionGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from gateway.replies import Ledger
     from sessions.entries import Entry, JsonObject
     from sessions.record import SessionRecord
-    from sessions.store import Session, SessionStore
+    from sessions.session import Session
+    from sessions.store import SessionStore
 
 log = structlog.get_logger()
 

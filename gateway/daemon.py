@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from gateway.clock import Clock
     from gateway.config import Config
     from sessions.files import Files
-    from sessions.store import Session
+    from sessions.session import Session
 
 log = structlog.get_logger()
 

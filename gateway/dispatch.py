@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from gateway.turn import Incoming
     from gateway.turns import Turns
     from sessions.record import SessionRecord
-    from sessions.store import Session, SessionStore
+    from sessions.session import Session
+    from sessions.store import SessionStore
 
 SPANS = {"day": timedelta(days=1), "week": timedelta(days=7), "month": timedelta(days=30)}
 LISTED_FORMER = 10

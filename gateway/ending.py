@@ -13,7 +13,7 @@ from sessions.entries import EndedEntry
 from sessions.files import StorageError
 from sessions.keys import MalformedKey, parse_key
 from sessions.resets import effective_reset, next_reset_at
-from sessions.store import SessionGone
+from sessions.session import SessionGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from sessions.policy import ResetPolicy
     from sessions.record import SessionRecord
     from sessions.resets import EffectiveReset
-    from sessions.store import Session, SessionStore
+    from sessions.session import Session
+    from sessions.store import SessionStore
 
 AT_ONCE = 4
 SLICE = 50

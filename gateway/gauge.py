@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gateway.learnt import LearntModels
     from gateway.models.base import ChatModel
     from gateway.prompts import Frame
-    from sessions.store import Session
+    from sessions.session import Session
 
 log = structlog.get_logger()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gateway.tools import ToolRegistry
     from gateway.turn import Incoming
     from sessions.context import Message
-    from sessions.store import Session
+    from sessions.session import Session
 
     Always = Callable[[Session], str | None]
     """A text of the system section; asked once per generation of a session, then frozen."""

@@ -12,7 +12,7 @@ from gateway.replies import CallNote
 from sessions.entries import AssistantEntry
 from sessions.files import StorageError
 from sessions.index import PageQuery
-from sessions.store import SessionGone
+from sessions.session import SessionGone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from sessions.policy import TurnPolicy
     from sessions.queues import Lane
     from sessions.record import SessionRecord
-    from sessions.store import Session, SessionStore
+    from sessions.session import Session
+    from sessions.store import SessionStore
     from sessions.usage import Usage
 
 log = structlog.get_logger()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from compaction.tokens import Reading
     from sessions.entries import Attachment, Finish, ToolCall
     from sessions.policy import QueueMode
-    from sessions.store import Session
+    from sessions.session import Session
     from sessions.usage import Usage
 
 TurnState = Literal["waiting", "running", "done", "failed"]

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from sessions.policy import QueueMode, QueuePolicy, SessionsPolicy, TurnPolicy
     from sessions.record import SessionRecord
     from sessions.resets import ResetReason
-    from sessions.store import Session, SessionStore
+    from sessions.session import Session
+    from sessions.store import SessionStore
 
 log = structlog.get_logger()
 

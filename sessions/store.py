@@ -6,32 +6,28 @@ import asyncio
 import dataclasses
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
 
 from sessions.blobs import Blobs
-from sessions.context import answered_turns, open_turns, uncarried
+from sessions.context import uncarried
 from sessions.entries import (
     EPOCH,
     CarriedEntry,
-    CommandEntry,
     CompactionEntry,
     EndedEntry,
     EndReason,
     Entry,
     Header,
     ResumedEntry,
-    RetractedEntry,
-    ToolResultEntry,
     UserEntry,
     session_of_turn,
     turn_id,
 )
 from sessions.files import StorageError
-from sessions.keys import SessionKey, parse_key
+from sessions.keys import SessionKey
 from sessions.lines import scan
 from sessions.packing import (
     pack_beside,
@@ -44,6 +40,7 @@ from sessions.packing import (
 )
 from sessions.record import SessionRecord, SessionSettings
 from sessions.recovery import StartReport, reconcile
+from sessions.session import Request, Session, SessionGone
 from sessions.tally import tallied
 from sessions.transcript import Transcript, transcript_path
 
@@ -54,12 +51,10 @@ if TYPE_CHECKING:
 
     from sessions.files import Files
     from sessions.index import Index
-    from sessions.lines import Problem
     from sessions.policy import SessionsPolicy
 
 WRITERS = 32
 FLUSH_RETRY_S = 1.0
-MESSAGE_OVERHEAD = 4
 FORMER_REQUESTS_BYTES = 16 * 1024 * 1024  # how far back a request id is looked for after a restart
 
 log = structlog.get_logger()
@@ -73,132 +68,6 @@ class StoreClock(Protocol):
     def now(self) -> datetime: ...
     def new_id(self) -> str: ...
     async def sleep(self, seconds: float) -> None: ...
-
-
-class SessionGone(LookupError):
-    """The session was deleted while it was in use."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The turn a caller's `request_id` opened, and the hash of the body that did."""
-
-    turn: str
-    sha256: str | None
-
-
-class Session:
-    """One session in memory: its record, and all entries of its current generation.
-
-    `entries` are in the order of the file; what an earlier generation carried over stands there as itself. `tokens` is
-    what they come to in a prompt, by our own count. `commands` are those since the session last ended or was resumed.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "commands",
-        "deleted",
-        "entries",
-        "lock",
-        "open",
-        "problems",
-        "record",
-        "requests",
-        "requests_whole",
-        "tokens",
-        "transcript",
-    )
-
-    def __init__(self, record: SessionRecord, transcript: Transcript, entries: Sequence[Entry]) -> None:
-        self.record = record
-        self.transcript = transcript
-        self.entries: list[Entry] = []
-        self.open: dict[str, None] = {}
-        self.commands: list[CommandEntry] = []
-        self.requests: dict[str, Request] = {}
-        self.requests_whole = record.generation == 1
-        self.problems: tuple[Problem, ...] = ()
-        self.deleted = False
-        self.tokens = 0
-        self.lock = asyncio.Lock()
-        self._add(entries)
-
-    @property
-    def id(self) -> str:
-        return self.record.session
-
-    @property
-    def key(self) -> SessionKey:
-        """With its agent, which keys of jobs and webhooks do not name."""
-        return dataclasses.replace(parse_key(self.record.key), agent=self.record.agent)
-
-    @property
-    def ended(self) -> bool:
-        return self.record.ended is not None
-
-    def since(self, turn: str) -> list[Entry]:
-        """The entries from the first one of a turn on, without looking at what came before."""
-        parts = session_of_turn(turn)
-        if parts is None or parts[0] != self.id:
-            return []
-        later: list[Entry] = []
-        for entry in reversed(self.entries):
-            if entry.seq < parts[1]:
-                break
-            later.append(entry)
-        return later[::-1]
-
-    def turn_entries(self, turn: str) -> list[Entry]:
-        """The entries of one turn, in the order they were written."""
-        return [e for e in self.since(turn) if e.turn == turn or turn in getattr(e, "also", ())]
-
-    def _add(self, written: Sequence[Entry]) -> None:
-        entries = uncarried(written)
-        self.entries.extend(entries)
-        self.tokens += sum(e.tokens + MESSAGE_OVERHEAD for e in entries if e.tokens)
-        for entry in entries:
-            match entry:
-                case UserEntry():
-                    self._remember(entry)
-                    if entry.turn:
-                        self.open[entry.turn] = None
-                case CommandEntry():
-                    self._remember(entry)
-                    self.commands.append(entry)
-                case EndedEntry() | ResumedEntry():
-                    self.commands.clear()
-                case ToolResultEntry(turn=str(turn)) if turn == turn_id(self.id, entry.seq):
-                    self.open[turn] = None
-                case RetractedEntry():
-                    self.open = dict.fromkeys(open_turns(self.entries))
-                case _:
-                    pass
-        for turn in answered_turns(entries):
-            self.open.pop(turn, None)
-
-    def _remember(self, entry: UserEntry | CommandEntry) -> None:
-        if entry.turn and entry.request_id:
-            self.requests.setdefault(entry.request_id, Request(entry.turn, entry.request_sha256))
-
-    def know_requests(self, former: Sequence[Entry]) -> None:
-        """Request ids of entries of earlier generations."""
-        for entry in former:
-            if isinstance(entry, UserEntry | CommandEntry):
-                self._remember(entry)
-        self.requests_whole = True
-
-    def moved(self, entries: Sequence[Entry], record: SessionRecord, transcript: Transcript) -> None:
-        """Go on in a new generation, which is on disk. Requests of the ones before stay known while it is in memory."""
-        self.transcript = transcript
-        self.entries.clear()
-        self.tokens = 0
-        self.open.clear()
-        self.committed(entries, record)
-
-    def committed(self, entries: Sequence[Entry], record: SessionRecord) -> None:
-        """Take over what is now on disk."""
-        self._add(entries)
-        self.record = dataclasses.replace(record, open_turns=len(self.open), size=self.transcript.size)
 
 
 class SessionStore:

@@ -22,7 +22,7 @@ from sessions.found import SearchFailed, SearchTooBroad
 from sessions.index import BadCursor
 from sessions.keys import MalformedKey
 from sessions.queues import QueueFull
-from sessions.store import SessionGone
+from sessions.session import SessionGone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

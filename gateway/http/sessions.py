@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from gateway.parts import Parts
     from sessions.record import SessionRecord
-    from sessions.store import Session
+    from sessions.session import Session
 
 CLEARED_WAIT_S = 5.0
 """How long a deletion waits until no byte of it is in the archive's files; then it answers, and that goes on."""

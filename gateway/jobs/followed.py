@@ -12,7 +12,7 @@ from gateway.jobs.store import JobsClosed, Mark
 from sessions.entries import AssistantEntry
 from sessions.files import StorageError
 from sessions.index import PageQuery
-from sessions.store import SessionGone
+from sessions.session import SessionGone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from gateway.jobs.policy import DeliverTo
     from gateway.jobs.store import JobStore
     from sessions.entries import Entry
-    from sessions.store import Session, SessionStore
+    from sessions.session import Session
+    from sessions.store import SessionStore
 
 log = structlog.get_logger()
 

@@ -16,7 +16,7 @@ from gateway.turns import Stopping
 from sessions.entries import AssistantEntry, format_time
 from sessions.files import StorageError
 from sessions.keys import parse_key
-from sessions.store import SessionGone
+from sessions.session import SessionGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import structlog
 from gateway.jobs.store import JobsClosed
 from sessions.files import StorageError
 from sessions.keys import parse_key
-from sessions.store import SessionGone
+from sessions.session import SessionGone
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from compaction.layout import CacheLayout
     from gateway.turn import Incoming
-    from sessions.store import Session
+    from sessions.session import Session
 
 KEY = "agent:main:bench:direct:ana"
 WINDOW = 32_000

@@ -27,7 +27,7 @@ from sessions.follow import PIECE_BYTES
 from sessions.found import Said, Scope, SearchFailed, SearchTooBroad
 from sessions.keys import parse_key
 from sessions.policy import SessionsPolicy
-from sessions.store import Session, SessionStore
+from sessions.store import SessionStore
 from sessions.transcript import transcript_path
 from tests.sessions.builders import AT, assistant, tool_call, tool_result, user
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sessions.search import SearchIndex
+    from sessions.session import Session
 
 ANA = parse_key("agent:main:web:direct:ana")
 BOB = parse_key("agent:main:web:direct:bob")

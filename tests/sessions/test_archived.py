@@ -12,7 +12,7 @@ from sessions import upkeep
 from sessions.entries import Covers, SummaryEntry
 from sessions.files import FaultyFiles, OsFiles, StorageError
 from sessions.index import PageQuery
-from sessions.store import SessionGone
+from sessions.session import SessionGone
 from tests.sessions.builders import user
 from tests.sessions.test_store import KEY, closed, opened, say, texts, until_crash
 

@@ -15,7 +15,8 @@ from sessions.files import Crash, FaultyFiles, Files, OsFiles
 from sessions.index import JOURNAL, SNAPSHOT
 from sessions.keys import parse_key
 from sessions.policy import SessionsPolicy
-from sessions.store import Session, SessionGone, SessionStore
+from sessions.session import Session, SessionGone
+from sessions.store import SessionStore
 from tests.sessions.builders import assistant, user
 
 if TYPE_CHECKING:
