@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-NAMES = ("console.css", "console.js", "actions.js", "session.js", "commands.js", "sessions.js", "map.js", "icon.svg")
+NAMES = (
+    "console.css",
+    "console.js",
+    "actions.js",
+    "session.js",
+    "commands.js",
+    "sessions.js",
+    "map.js",
+    "jobs.js",
+    "icon.svg",
+)
 
 
 def load_assets() -> Mapping[str, str]:

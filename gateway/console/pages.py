@@ -13,6 +13,7 @@ from gateway.console import assets
 from gateway.console.charts import bar_chart
 from gateway.console.chat_pages import ChatPages
 from gateway.console.desk import Desk, allowed
+from gateway.console.job_pages import JobPages
 from gateway.console.logins import LASTS
 from gateway.console.memory_pages import MemoryPages
 from gateway.console.rendering import Pages
@@ -191,5 +192,6 @@ def routes(parts: Parts, tokens: Tokens, logins: Logins) -> list[Route]:
         page("GET", "/settings", at.settings, "Settings", roles=("admin",)),
         *ChatPages(desk).routes(),
         *MemoryPages(desk).routes(),
+        *JobPages(desk).routes(),
         *assets.routes(files),
     ]

@@ -17,7 +17,7 @@ from gateway.jobs.signatures import BadSignature
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from gateway.jobs.hooks import Hook
+    from gateway.jobs.hooks import Hook, HookDesk
     from gateway.jobs.values import Run
     from gateway.parts import Parts
 
@@ -209,28 +209,30 @@ class _Hooks:
         return json_answer(hook_view(self._hook(call)))
 
     async def example(self, call: Call) -> web.Response:
-        from gateway.jobs.templates import example_body
-
-        hook = self._hook(call)
-        sources = [hook.policy.template, *([hook.policy.session] if hook.policy.session else [])]
-        payload: dict[str, Any] = {}
-        for source in sources:
-            payload |= example_body(source)
-        body = dump(payload or {"text": "example"})
-        note = None
-        if hook.policy.scheme == "bearer":
-            note = "Put the secret of the webhook into the variable first."
-        return json_answer(
-            ExampleView(
-                path=f"/hooks/{hook.policy.name}",
-                headers={"Content-Type": "application/json", **self._parts.jobs.hooks.example_headers(hook, body)},
-                body=body.decode(),
-                note=note,
-            )
-        )
+        return json_answer(example_of(self._parts.jobs.hooks, self._hook(call)))
 
     async def list_runs(self, call: Call) -> web.Response:
         return await run_page(self._parts.jobs.store, "hook", self._hook(call).policy.name, call.query)
+
+
+def example_of(desk: HookDesk, hook: Hook) -> ExampleView:
+    """A signed call whose payload has the names that the templates of the webhook use."""
+    from gateway.jobs.templates import example_body
+
+    sources = [hook.policy.template, *([hook.policy.session] if hook.policy.session else [])]
+    payload: dict[str, Any] = {}
+    for source in sources:
+        payload |= example_body(source)
+    body = dump(payload or {"text": "example"})
+    note = None
+    if hook.policy.scheme == "bearer":
+        note = "Put the secret of the webhook into the variable first."
+    return ExampleView(
+        path=f"/hooks/{hook.policy.name}",
+        headers={"Content-Type": "application/json", **desk.example_headers(hook, body)},
+        body=body.decode(),
+        note=note,
+    )
 
 
 async def read_bounded(request: web.Request, max_bytes: int) -> bytes:

@@ -54,6 +54,10 @@ export function localTimes(root) {
   for (const place of root.querySelectorAll("time:not([title])")) {
     const at = new Date(place.dateTime);
     place.title = at.toLocaleString();
+    if ("full" in place.dataset) {
+      place.textContent = at.toLocaleString([], { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+      continue;
+    }
     place.textContent =
       at.toDateString() === today
         ? at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
