@@ -154,3 +154,42 @@ state = Table(
     ),
     Column("value", BigInteger, nullable=False),
 )
+
+runs = Table(
+    "memory_runs",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("pool", PoolName, nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("session", Id),
+    Column("first_seq", Integer),
+    Column("last_seq", Integer),
+    Column("model", String(256)),
+    Column("operation", Id),
+    Column("started_at", Millis, nullable=False),
+    Column("ended_at", Millis),
+    Column("counts", JSON, nullable=False),
+    Column("notes", JSON, nullable=False, comment="why proposals were refused; never their text"),
+    Column("error", Text),
+    Index("memory_runs_pool", "pool", "id"),
+    Index("memory_runs_status", "status"),
+)
+
+watermarks = Table(
+    "memory_watermarks",
+    metadata,
+    Column("session", Id, primary_key=True),
+    Column("pool", PoolName, primary_key=True),
+    Column("seq", Integer, nullable=False, comment="learnt through"),
+    Column("messages", Integer, nullable=False, comment="of the session, when it was learnt from last"),
+    Column("failures", Integer, nullable=False, comment="runs that failed in a row, since"),
+)
+
+settings = Table(
+    "memory_settings",
+    metadata,
+    Column("pool", PoolName, primary_key=True),
+    Column("values", JSON, nullable=False),
+    Column("updated_at", Millis, nullable=False),
+)
