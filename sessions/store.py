@@ -190,6 +190,10 @@ class SessionStore:
             return await self.open(record.session)
         return self._fresh.setdefault(text, self._new(key, record, owner))
 
+    def damaged(self) -> list[SessionRecord]:
+        """Sessions in memory whose transcript holds lines that cannot be read."""
+        return [session.record for session in self._kept.values() if session.problems]
+
     def sessions_of(self, key: SessionKey) -> list[SessionRecord]:
         """All sessions of a key that are on disk, newest first."""
         return self._index.sessions_of(str(key))

@@ -11,7 +11,7 @@ from gateway.console.views import Bar, count_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-WIDTH, HEIGHT, FOOT = 720, 180, 20
+WIDTH, HEIGHT, FOOT, HEAD = 720, 190, 20, 15
 
 
 def bar_chart(bars: Sequence[Bar], names: Sequence[str], title: str) -> Markup:
@@ -22,14 +22,15 @@ def bar_chart(bars: Sequence[Bar], names: Sequence[str], title: str) -> Markup:
     drawn = [_bar(bar, names, at * step, step, top) for at, bar in enumerate(bars)]
     every = max(1, len(bars) // 8)
     labels = [
-        Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(
-            round((at + 0.5) * step, 1), HEIGHT - 5, bar.label[5:]
+        Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(
+            round((at + 0.5 * (at > 0)) * step, 1), HEIGHT - 5, "middle" if at else "start", bar.label[5:]
         )
         for at, bar in enumerate(bars)
         if at % every == 0
     ]
-    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}</svg>').format(
-        WIDTH, HEIGHT, title, Markup("").join(drawn), Markup("").join(labels)
+    most = Markup('<text x="0" y="11">{}</text>').format(count_text(top))
+    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}</svg>').format(
+        WIDTH, HEIGHT, title, Markup("").join(drawn), Markup("").join(labels), most
     )
 
 
@@ -38,7 +39,7 @@ def _bar(bar: Bar, names: Sequence[str], left: float, step: float, top: int) -> 
     drawn: list[Markup] = []
     bottom = float(HEIGHT - FOOT)
     for number, part in enumerate(bar.parts):
-        height = part / top * (HEIGHT - FOOT - 5)
+        height = part / top * (HEIGHT - FOOT - HEAD)
         bottom -= height
         if part:
             drawn.append(

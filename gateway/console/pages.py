@@ -17,7 +17,9 @@ from gateway.console.job_pages import JobPages
 from gateway.console.logins import LASTS
 from gateway.console.memory_pages import MemoryPages
 from gateway.console.rendering import Pages
+from gateway.console.troubles import summaries_on, troubles
 from gateway.console.views import day_bars, share_of, spent_in
+from gateway.diagnosis import examine
 from gateway.http.health import daemon_checks, readiness
 from gateway.http.pipeline import COOKIE
 from gateway.http.problems import Problem
@@ -110,6 +112,8 @@ class Console:
             more=len(recent) == LOOKED_AT,
             today=spent_in([row for row in rows if row.group["day"] == f"{today:%Y-%m-%d}"]),
             before=spent_in([row for row in rows if row.group["day"] != f"{today:%Y-%m-%d}"]),
+            summaries=[summaries_on(recent, f"{today - timedelta(days=ago):%Y-%m-%d}") for ago in (0, 1)],
+            troubles=await troubles(self._parts, call.caller, recent),
             fullest=[self._desk.row(record) for record in measured[:8]],
             recent=[self._desk.row(record) for record in recent[:8]],
             parts=readiness(daemon_checks(self._parts)).parts if call.caller.role == "admin" else {},
@@ -145,6 +149,7 @@ class Console:
             tables[name] = sorted(rows, key=lambda row: row.usage.input_total + row.usage.output, reverse=True)[:20]
         by_day = await self._desk.usage(call.caller, ["day"], since)
         texts = self._desk.pages.texts["usage"]
+        is_admin = call.caller.role == "admin"
         names = (texts["input"], texts["cached"], texts["written"], texts["output"])
         return self._desk.show(
             "usage.html",
@@ -154,6 +159,7 @@ class Console:
             by_day=by_day,
             tables=tables,
             names=names,
+            causes=sorted(self._parts.calls.causes.items(), key=lambda one: -one[1]) if is_admin else [],
             chart=bar_chart(day_bars(by_day, days), names, texts["by_day"]),
         )
 
@@ -162,6 +168,8 @@ class Console:
         return self._desk.show(
             "settings.html",
             call,
+            findings=await asyncio.to_thread(examine, config, self._parts.data_dir),
+            parts=readiness(daemon_checks(self._parts)).parts,
             settings=list(_flat(config.model_dump(mode="json", exclude={"auth"}))),
             tokens=config.auth.tokens,
         )

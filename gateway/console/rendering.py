@@ -69,7 +69,14 @@ def _environment(texts: dict[str, dict[str, str]], version: str) -> Environment:
     )
     cast("dict[str, Any]", made.globals).update(t=texts, version=version, pages=PAGES)
     cast("dict[str, Any]", made.filters).update(
-        markdown=to_html, count=count_text, money=money_text, iso=_iso, path=_path, percent=_percent, override=_override
+        markdown=to_html,
+        count=count_text,
+        money=money_text,
+        iso=_iso,
+        path=_path,
+        percent=_percent,
+        override=_override,
+        address=_address,
     )
     return made
 
@@ -81,6 +88,11 @@ def _iso(at: datetime) -> str:
 def _path(text: str) -> str:
     """A text as one part of an address."""
     return quote(text, safe="")
+
+
+def _address(parts: tuple[str, ...]) -> str:
+    """Parts of a path; one part alone is a whole address of ours."""
+    return parts[0] if len(parts) == 1 else "/".join(_path(part) for part in parts)
 
 
 def _override(reset: ResetOverride | None, name: str) -> str:
