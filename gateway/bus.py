@@ -50,7 +50,7 @@ class EventBus:
     """
 
     def __init__(self, run: str, *, kept: int = KEPT_EVENTS, kept_characters: int = KEPT_CHARACTERS) -> None:
-        self._run = run
+        self.run = run
         self._kept = kept
         self._kept_characters = kept_characters
         self._events: deque[BusEvent | None] = deque()
@@ -63,7 +63,7 @@ class EventBus:
     @property
     def last_id(self) -> str:
         """The id of the newest event; going on after it misses nothing."""
-        return f"{self._run}-{self._first + len(self._events) - 1}"
+        return f"{self.run}-{self._first + len(self._events) - 1}"
 
     @property
     def readers(self) -> int:
@@ -78,7 +78,7 @@ class EventBus:
         """Tells everybody who follows the key. Returns at once."""
         number = self._first + len(self._events)
         told = {"key": key, "session": session, **fields}
-        event = BusEvent(f"{self._run}-{number}", name, key, session, owner, told)
+        event = BusEvent(f"{self.run}-{number}", name, key, session, owner, told)
         self._events.append(event)
         self._characters += _characters(event)
         while len(self._events) > self._kept or (self._characters > self._kept_characters and len(self._events) > 1):
@@ -155,13 +155,13 @@ class EventBus:
     def _after(self, event_id: str) -> int | None:
         """The number after an event's id; None for an id of another run, or none of ours."""
         run, _, digits = event_id.rpartition("-")
-        if run != self._run or not (digits.isascii() and digits.isdigit()) or len(digits) > 15:
+        if run != self.run or not (digits.isascii() and digits.isdigit()) or len(digits) > 15:
             return None
         number = int(digits) + 1
         return number if number <= self._first + len(self._events) else None
 
     def _word(self, name: str, position: int, **fields: Any) -> BusEvent:
-        return BusEvent(f"{self._run}-{position - 1}", name, "", None, None, fields)
+        return BusEvent(f"{self.run}-{position - 1}", name, "", None, None, fields)
 
 
 def _characters(event: BusEvent | None) -> int:

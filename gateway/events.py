@@ -46,14 +46,16 @@ class EventLog:
     """Replayable events. Text deltas are stored as runs: a reader that is slow or late gets fewer, larger deltas, and a
     thousand readers cost no more memory than one.
 
-    An event id is `<position>.<offset>`: how many events came before, and how many characters of the running text.
+    An event id is `<origin>-<position>.<offset>`: how many events came before, and how many characters of the running
+    text. An id of another origin means the beginning: the same turn after a restart has other events at these places.
     """
 
-    __slots__ = ("_changed", "_closed", "_items", "_tell")
+    __slots__ = ("_changed", "_closed", "_items", "_prefix", "_tell")
 
-    def __init__(self, tell: Callable[[str, dict[str, Any]], None] | None = None) -> None:
+    def __init__(self, tell: Callable[[str, dict[str, Any]], None] | None = None, *, origin: str = "") -> None:
         """`tell` gets every event but the text deltas."""
         self._tell = tell
+        self._prefix = f"{origin}-" if origin else ""
         self._items: list[tuple[str, dict[str, Any]] | _Text] = []
         self._closed = False
         self._changed: asyncio.Event | None = None
@@ -84,7 +86,8 @@ class EventLog:
 
     async def follow(self, after: str = START) -> AsyncIterator[TurnEvent]:
         """Events after the one with id `after`, then new ones as they come, until the log is closed."""
-        position, offset = parse_event_id(after)
+        ours = after.startswith(self._prefix)
+        position, offset = parse_event_id(after.removeprefix(self._prefix)) if ours else (0, 0)
         while True:
             while position < len(self._items):
                 item = self._items[position]
@@ -92,7 +95,7 @@ class EventLog:
                     if offset < item.length:
                         piece = item.text()[offset:]
                         offset += len(piece)
-                        yield TurnEvent(f"{position}.{offset}", "delta", {"text": piece})
+                        yield TurnEvent(f"{self._prefix}{position}.{offset}", "delta", {"text": piece})
                         continue
                     if position == len(self._items) - 1:
                         break
@@ -100,7 +103,7 @@ class EventLog:
                     continue
                 position, offset = position + 1, 0
                 name, fields = item
-                yield TurnEvent(f"{position}.0", name, fields)
+                yield TurnEvent(f"{self._prefix}{position}.0", name, fields)
             if self._closed and not self._has_more(position, offset):
                 return
             if not self._has_more(position, offset):

@@ -104,14 +104,17 @@ class Turn:
         incoming: Incoming,
         mode: QueueMode,
         tell: Callable[[str, dict[str, Any]], None] | None = None,
+        *,
+        origin: str = "",
     ) -> None:
+        """`origin`: where its events are from, so that an id of theirs is known again."""
         self.id = turn_id
         self.session = session
         self.incoming = incoming
         self.mode: QueueMode = mode
         self.resumed = False
         self.state: TurnState = "waiting"
-        self.events = EventLog(tell)
+        self.events = EventLog(tell, origin=origin)
         self.stop_as: Finish | None = None
         self.task: asyncio.Task[None] | None = None
         self.shown: list[str] = []

@@ -15,10 +15,12 @@ from gateway.models.base import ModelError, UnknownModel
 from gateway.models.image_tokens import attachment_tokens
 from gateway.replies import others
 from gateway.turn import Incoming, Turn, TurnResult, result_from_entries
+from sessions.context import failed_attempt
 from sessions.entries import (
     CommandEntry,
     EndReason,
     Entry,
+    RetractedEntry,
     ToolResultEntry,
     TurnFailedEntry,
     UserEntry,
@@ -49,6 +51,7 @@ log = structlog.get_logger()
 QUEUE_RETRY_S = 5.0
 HELD = "job:"  # sources whose cut turns go on only when their owner says so
 STARTED = "A new session has started."
+READ_BACK = "transcript"  # origin of the events of a turn that is no longer in memory
 
 
 class RequestConflict(Exception):
@@ -274,6 +277,7 @@ class Turns:
     async def _enqueue(self, session: Session, lane: Lane[Turn], incoming: Incoming) -> Turn:
         model = self._models.choose(session.record.agent, incoming.model or session.record.settings.model)
         drafts = self._drafts(incoming, model)
+        drafts += _in_place_of_failed(session.entries, drafts[0])
         entries = await self._store.append(session, *drafts, opens_turn=True)
         mode = incoming.queue or effective_mode(self._queue, session.record.channel, session.record.settings.queue_mode)
         turn = self._told_turn(entries[0].turn or "", session, incoming, mode)
@@ -293,7 +297,7 @@ class Turns:
                 told = {**fields, "turn": wanted}
                 self._bus.emit(name, told, key=record.key, session=record.session, owner=record.owner)
 
-        return Turn(wanted, session, incoming, mode, tell)
+        return Turn(wanted, session, incoming, mode, tell, origin=self._bus.run)
 
     def _drafts(self, incoming: Incoming, model: ChatModel) -> list[Entry]:
         if incoming.results:
@@ -532,7 +536,7 @@ class Turns:
             entries = [e for e in told if e.turn == wanted]
         if not entries:
             return None
-        turn = Turn(wanted, session, _incoming_of(entries), "followup")
+        turn = Turn(wanted, session, _incoming_of(entries), "followup", origin=READ_BACK)
         turn.events.emit("accepted", turn=wanted, session=session.id, seq=entries[0].seq)
         result = result_from_entries(session, wanted, told)
         if result is not None and result.text:
@@ -688,6 +692,12 @@ def _incoming_of(entries: Sequence[Entry]) -> Incoming:
             source=first.source,
         )
     return Incoming(text="", results=tuple(e for e in entries if isinstance(e, ToolResultEntry)))
+
+
+def _in_place_of_failed(entries: Sequence[Entry], draft: Entry) -> list[Entry]:
+    """A message that is sent again after its turn failed stands in the conversation once."""
+    failed = failed_attempt(entries, draft) if isinstance(draft, UserEntry) else None
+    return [] if failed is None else [RetractedEntry(turn=failed.turn, seqs=(failed.seq,))]
 
 
 def _lost(turn: str) -> TurnFailedEntry:

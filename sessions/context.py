@@ -93,6 +93,37 @@ def open_turns(entries: Sequence[Entry]) -> list[str]:
     return list(waiting)
 
 
+def failed_attempt(entries: Sequence[Entry], again: UserEntry) -> UserEntry | None:
+    """The same message as `again`, when its turn has failed and nothing was said since; None when there is none."""
+    failed: set[str] = set()
+    gone: set[int] = set()
+    for entry in reversed(entries):
+        match entry:
+            case TurnFailedEntry():
+                failed.update(turn for turn in (entry.turn, *entry.also) if turn)
+            case RetractedEntry():
+                gone.update(entry.seqs)
+            case UserEntry() if entry.turn not in failed:
+                return None
+            case UserEntry() if entry.seq not in gone and _says_the_same(entry, again):
+                return entry
+            case AssistantEntry() | ToolResultEntry() | SummaryEntry():
+                return None
+            case _:
+                pass
+    return None
+
+
+def _says_the_same(one: UserEntry, other: UserEntry) -> bool:
+    return (one.text, one.attachments, one.sender, one.user, one.source) == (
+        other.text,
+        other.attachments,
+        other.sender,
+        other.user,
+        other.source,
+    )
+
+
 def _retracted(entries: Iterable[Entry]) -> set[int]:
     return {seq for e in entries if isinstance(e, RetractedEntry) for seq in e.seqs}
 

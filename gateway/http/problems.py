@@ -76,6 +76,7 @@ TURN_STATUS = {
     "context_overflow": 413,
     "storage_full": 507,
     "storage_failed": 503,
+    "storage": 503,
     "foreign_write": 503,
     "interrupted": 503,
     "stopped": 409,

@@ -389,7 +389,8 @@ class SessionEndpoints:
     async def prompt(self, call: Call) -> web.Response:
         query: PromptQuery = call.query
         session = await next_spoken_in(self._parts, call)
-        built = self._parts.prompts.build(session, frozenset(session.open), Incoming(text=""), tools=True)
+        waiting = frozenset(session.open)
+        built = self._parts.prompts.build(session, waiting, Incoming(text=""), tools=False)  # it could not run ours
         model = self._parts.models.choose(session.record.agent, session.record.settings.model)
         render = openai_wire.render if query.form == "openai" else anthropic_wire.render
         request = render(built.prompt, model=model.model, load_blob=self._parts.blobs.load)

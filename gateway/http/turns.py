@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gateway.parts import Parts
     from gateway.turn import Turn
 
+MAX_REQUEST_ID = 256
 Sender = Annotated[str, Field(min_length=1, max_length=256)]
 
 
@@ -35,7 +36,7 @@ class MessageIn(Body):
     content: list[Part] | None = Field(default=None, max_length=200)
     sender: Sender | None = Field(default=None, description="Who wrote it, as the frontend knows them")
     sender_name: Sender | None = Field(default=None, description="How that person is called")
-    request_id: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+    request_id: Annotated[str, Field(min_length=1, max_length=MAX_REQUEST_ID)] | None = Field(
         default=None, description="The same id again returns the same turn"
     )
     model: Annotated[str, Field(min_length=1, max_length=256)] | None = None
@@ -152,7 +153,7 @@ async def start_turn(parts: Parts, call: Call, key: SessionKey, body: MessageIn)
         text = "\n".join(part for part in (text, in_parts) if part)
     if not text.strip() and not attachments:
         raise Problem(422, "Invalid request", "The message is empty: send text or content.", [("text", "is empty")])
-    request_id = body.request_id or call.request.headers.get("Idempotency-Key") or None
+    request_id = body.request_id or idempotency_key(call.request)
     turn = await parts.turns.start(
         key,
         Incoming(
@@ -172,6 +173,15 @@ async def start_turn(parts: Parts, call: Call, key: SessionKey, body: MessageIn)
     if attachments:
         await note_used(parts, (part.url for part in body.content or () if isinstance(part, FilePart)))
     return turn
+
+
+def idempotency_key(request: web.Request) -> str | None:
+    """The request id a client gave as a header. Raises Problem for what could not stand in a body either."""
+    raw = request.headers.get("Idempotency-Key")
+    if raw and (len(raw) > MAX_REQUEST_ID or not raw.isprintable()):
+        detail = f"Idempotency-Key must be at most {MAX_REQUEST_ID} printable characters of UTF-8."
+        raise Problem(400, "Invalid request", detail, [("Idempotency-Key", detail)])
+    return raw or None
 
 
 def checked_sender(parts: Parts, caller: Caller, key: SessionKey, sender: str | None) -> str | None:

@@ -20,7 +20,7 @@ from gateway.http.json import clean_text
 from gateway.http.problems import TURN_STATUS, Problem, model_problem
 from gateway.http.routes import Body, Call, Route, json_answer
 from gateway.http.sse import open_stream
-from gateway.http.turns import checked_sender
+from gateway.http.turns import checked_sender, idempotency_key
 from gateway.models.base import ModelError, ModelRequest, TextDelta, complete
 from gateway.replies import CallNote
 from gateway.surfaces.history import History, HistoryMessage
@@ -274,7 +274,7 @@ class ChatCompletions:
             user=owner,
             speaker=speaker_of(key, sender, call.caller, parts.config.sessions.identities),
             role=call.caller.role,
-            request_id=call.request.headers.get("Idempotency-Key"),
+            request_id=idempotency_key(call.request),
             request_sha256=_fingerprint(body),
             model=target.model,
             source="chat_completions",
@@ -292,11 +292,16 @@ class ChatCompletions:
         result = await turn.done()
         if result.failed:
             return error_answer(_turn_problem(result))
-        return json_answer(completion(body.model, result, turn.client_tool_names), X_Sessiond_Turn=turn.id)
+        calls = shown_calls(result, turn.client_tool_names)
+        answer = self._chunks(turn.id, body).whole(result.text, calls, finish_of(result.finish), result.usage)
+        return json_answer(answer, X_Sessiond_Turn=turn.id)
+
+    def _chunks(self, wanted: str, body: CompletionIn) -> Chunks:
+        return Chunks(wanted, body.model, int(self._parts.clock.now().timestamp()))
 
     async def _stream_turn(self, call: Call, body: CompletionIn, turn: Turn) -> web.StreamResponse:
         response = await open_stream(call.request, ping_s=self._parts.config.server.ping_s, X_Sessiond_Turn=turn.id)
-        chunks = Chunks(turn.id, body.model)
+        chunks = self._chunks(turn.id, body)
         async with response:
             try:
                 await response.send(chunks.role())
@@ -336,7 +341,7 @@ class ChatCompletions:
             max_output=body.max_completion_tokens or body.max_tokens,
             params=params(body),
         )
-        chunks = Chunks(parts.clock.new_id(), body.model)
+        chunks = self._chunks(parts.clock.new_id(), body)
         if not body.stream:
             finished = await complete(model, request)
             self._note(call, target, model, finished)
@@ -466,25 +471,20 @@ def finish_of(finish: str | None) -> str:
     return FINISH.get(finish or "stop", "tool_calls" if finish == "tool_calls" else "stop")
 
 
-def completion(model: str, result: TurnResult, client_tools: frozenset[str]) -> dict[str, Any]:
-    """The answer of a turn."""
-    chunks = Chunks(result.turn, model)
-    return chunks.whole(result.text, shown_calls(result, client_tools), finish_of(result.finish), result.usage)
-
-
 @dataclass(frozen=True, slots=True)
 class Chunks:
     """The objects of one answer, whole or in pieces."""
 
     id: str
     model: str
+    created: int
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return orjson.dumps({**self._head("chat.completion.chunk"), "choices": [choice]}).decode()
 
     def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": f"chatcmpl-{self.id}", "object": kind, "created": 0, "model": self.model}
+        return {"id": f"chatcmpl-{self.id}", "object": kind, "created": self.created, "model": self.model}
 
     def role(self) -> str:
         return self._chunk({"role": "assistant", "content": ""})

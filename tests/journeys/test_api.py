@@ -82,6 +82,7 @@ async def test_a_frontend_with_its_own_model_stores_entries_and_takes_the_prompt
     status, written = await client.call("POST", f"{PATH}/entries", {"entries": said})
     assert (status, [e["seq"] for e in written["entries"]]) == (201, [1, 2, 3, 4, 5])
     openai = (await client.get(f"{PATH}/prompt?form=openai"))["request"]
+    assert "tools" not in openai  # the daemon's own, which the frontend could not run
     roles = [m["role"] for m in openai["messages"] if m["role"] != "system"]
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
     anthropic = (await client.get(f"{PATH}/prompt?form=anthropic"))["request"]

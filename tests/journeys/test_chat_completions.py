@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -56,6 +57,7 @@ async def test_a_named_session_takes_over_the_history_and_then_the_newest_messag
     assert asked(standin) == [("user", "my cat is Amálka"), ("assistant", "noted"), ("user", "what is she called?")]
     reply = first.choices[0].message.content
     assert reply
+    assert abs(first.created - time.time()) < 60
     assert first.usage is not None
     assert first.usage.prompt_tokens > 0
     again = [*history, assistant(reply), user("thank you")]

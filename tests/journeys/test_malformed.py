@@ -40,3 +40,25 @@ async def test_what_is_no_request_is_told_in_words(offline: Client, name: str) -
     assert (problem["title"], problem["status"]) == (title, 400)
     assert problem["detail"]
     assert (await offline.say("still there?"))["state"] == "done"
+
+
+ASKED = {
+    "/v1/inbound": {"channel": "web", "chat_type": "direct", "sender": "ana", "text": "hi"},
+    "/v1/chat/completions": {"model": "agent/main", "messages": [{"role": "user", "content": "hi"}], "user": "ana"},
+}
+
+
+@pytest.mark.parametrize("path", ASKED)
+@pytest.mark.parametrize("given", [b"x" * 257, b"\xff\xfe", b"a\xc2\x85b"])
+async def test_an_idempotency_key_that_no_body_could_hold_is_refused(offline: Client, path: str, given: bytes) -> None:
+    address = urlsplit(offline.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    body = orjson.dumps(ASKED[path])
+    head = b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+    head += b"Idempotency-Key: %b\r\nContent-Length: %d\r\n\r\n"
+    writer.write(head % (path.encode(), given, len(body)) + body)
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 400"), answer
+    assert b"Idempotency-Key" in answer
+    assert (await offline.get("/v1/sessions"))["sessions"] == []

@@ -51,6 +51,40 @@ async def test_a_reader_that_comes_back_gets_what_it_has_missed(client: Client) 
         assert position == len(events) - 1 or rest[-1][1] == "done"
 
 
+async def test_a_reader_that_comes_back_after_a_restart_gets_the_turn_from_its_beginning(
+    tmp_path: Path, standin: StandIn
+) -> None:
+    settings = config(**model_settings(standin.base_url))
+    async with running(tmp_path, settings) as client:
+        events = await client.events("POST", f"/v1/sessions/{KEY}/messages", {"text": "a b c", "stream": True})
+        turn, last = events[0][2]["turn"], events[-1][0]
+    async with running(tmp_path, settings) as client:
+        again = await client.events("GET", f"/v1/turns/{turn}/events", after=last)
+        assert [name for _, name, _ in again] == ["accepted", "delta", "usage", "done"]
+        assert again[-1][2]["text"] == events[-1][2]["text"]
+        assert await client.events("GET", f"/v1/turns/{turn}/events", after=again[-1][0]) == []
+
+
+async def test_a_message_sent_again_after_its_turn_failed_stands_in_the_conversation_once(
+    client: Client, standin: StandIn
+) -> None:
+    path = f"/v1/sessions/{KEY}/messages"
+    await client.say("before")
+    for _ in range(2):
+        standin.script("500")
+        status, problem = await client.call("POST", path, {"text": "hello"})
+        assert status == 503, problem
+    await client.say("hello")
+    sent = [m["content"] for m in standin.requests[-1].body["messages"] if m["role"] == "user"]
+    assert sent == ["before", "hello"]
+    kinds = [entry["type"] for entry in await client.transcript()]
+    retried = ["user", "retracted", "turn_failed", "user", "retracted", "assistant"]
+    assert kinds == ["user", "assistant", "user", "turn_failed", *retried]
+    await client.say("hello")
+    sent = [m["content"] for m in standin.requests[-1].body["messages"] if m["role"] == "user"]
+    assert sent == ["before", "hello", "hello"]
+
+
 async def test_leaving_cancels_nothing(client: Client, standin: StandIn) -> None:
     standin.script("slow")
     events = await client.events("POST", f"/v1/sessions/{KEY}/messages", {"text": "stay", "stream": True}, limit=1)

@@ -16,6 +16,7 @@ from sessions.context import (
     Message,
     ToolMessage,
     UserMessage,
+    failed_attempt,
     open_turns,
     render_messages,
 )
@@ -183,3 +184,18 @@ def test_a_history_of_many_tool_calls_is_rendered_in_linear_time() -> None:
             assistant("a", 4 * n + 4, turn),
         ]
     assert len(render_messages(entries)) == len(entries)
+
+
+def test_only_the_same_message_with_nothing_said_since_is_a_failed_attempt() -> None:
+    first, second = turn_id(SESSION, 1), turn_id(SESSION, 3)
+    asked = user("hello", 1, first)
+    failed = TurnFailedEntry(seq=2, turn=first, code="model_unavailable", error="no")
+    again = user("hello")
+    assert failed_attempt([asked, failed], again) is asked
+    assert failed_attempt([asked, user("waits", 2, turn_id(SESSION, 2)), failed], again) is None
+    assert failed_attempt([asked, failed, RetractedEntry(seq=3, seqs=(1,))], again) is None
+    assert failed_attempt([asked, assistant("half", 2, first), failed], again) is None
+    assert failed_attempt([asked, failed, user("next", 3, second), assistant("yes", 4, second)], again) is None
+    assert failed_attempt([asked, failed], user("hello!")) is None
+    assert failed_attempt([asked, failed], dataclasses.replace(again, sender="bob")) is None
+    assert failed_attempt([asked, assistant("hi", 2, first)], again) is None
