@@ -204,6 +204,7 @@ def build_parts(
         count=tokens.count,
         scheduler=scheduler,
         machine_zone=zone,
+        bus=bus,
     )
     timer = SessionTimer(store=store, turns=turns, policy=config.sessions.reset, machine_zone=zone, wake=scheduler.wake)
     turns.after_turn.append(timer.turn_done)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import structlog
 
+from sessions.cleanup import used_at
 from sessions.entries import EndedEntry
 from sessions.files import StorageError
 from sessions.keys import MalformedKey, parse_key
@@ -128,7 +129,7 @@ class SessionTimer:
         return next_reset_at(
             self._rules_of(record),
             started_at=record.resumed_at or record.created_at,
-            active_at=record.active_at,
+            active_at=used_at(record),
             now=record.active_at,
         )
 

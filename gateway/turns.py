@@ -15,6 +15,7 @@ from gateway.models.base import ModelError, UnknownModel
 from gateway.models.image_tokens import attachment_tokens
 from gateway.replies import others
 from gateway.turn import Incoming, Turn, TurnResult, result_from_entries
+from sessions.cleanup import used_at
 from sessions.context import failed_attempt
 from sessions.entries import (
     CommandEntry,
@@ -240,7 +241,7 @@ class Turns:
         return reset_due(
             effective_reset(self._sessions.reset, key, record.settings.reset, self._machine_zone),
             started_at=record.resumed_at or record.created_at,
-            active_at=record.active_at,
+            active_at=used_at(record),
             now=self._clock.now(),
             busy=busy,
         )

@@ -64,7 +64,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
 def build_app(parts: Parts) -> web.Application:
     """The application of one daemon. Raises MissingSecret."""
     metrics = Metrics()
-    metrics.watch(parts.turns, parts.store.index, parts.calls)
+    metrics.watch(parts.turns, parts.store.index, parts.calls, parts.jobs)
     tokens = Tokens(parts.config.auth, parts.environ)
     logins = Logins(parts.files, parts.data_dir / "console.json", tokens)
     return build_pipeline(

@@ -134,6 +134,14 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         problem = parts.recall.problem
         return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
 
+    def jobs() -> PartState:
+        problem = parts.jobs.store.problem
+        if problem is not None:
+            return PartState(state="degraded", detail=problem)
+        if not parts.jobs.store.is_open:
+            return PartState(state="degraded", detail="being opened; what is due waits")
+        return PartState(state="ok", detail=f"{parts.jobs.runs.going} runs go on, {parts.jobs.runs.waiting} wait")
+
     return {
         "store": lambda: PartState(state="ok"),
         "turns": turns,
@@ -144,4 +152,5 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         "vectors": vectors,
         "recall": recall,
         "files": files,
+        "jobs": jobs,
     }

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from gateway.calls import CallWatch
+    from gateway.jobs.wiring import JobParts
     from gateway.turns import Turns
     from sessions.index import Index
 
@@ -75,6 +76,29 @@ class CacheTally(Collector):
         yield tokens
 
 
+class JobTally(Collector):
+    """Runs by how they ended, attempts to deliver by what came of them, and runs that are open."""
+
+    def __init__(self, jobs: JobParts) -> None:
+        self._jobs = jobs
+
+    def collect(self) -> Iterator[Metric]:
+        runs = CounterMetricFamily("sessiond_runs", "Runs of jobs and webhooks that ended", labels=["kind", "status"])
+        for (kind, status), count in self._jobs.telling.runs.items():
+            runs.add_metric([kind, status], count)
+        yield runs
+        tries = CounterMetricFamily(
+            "sessiond_deliveries", "Attempts to deliver, by what came of them", labels=["outcome"]
+        )
+        for outcome, count in self._jobs.telling.deliveries.items():
+            tries.add_metric([outcome], count)
+        yield tries
+        opened = GaugeMetricFamily("sessiond_runs_open", "Runs of jobs and webhooks that are open", labels=["state"])
+        opened.add_metric(["going"], self._jobs.runs.going)
+        opened.add_metric(["waiting"], self._jobs.runs.waiting)
+        yield opened
+
+
 class Metrics:
     """The registry of one daemon."""
 
@@ -89,9 +113,10 @@ class Metrics:
     def watch_streams(self, count: Callable[[], int]) -> None:
         self._streams.set_function(count)
 
-    def watch(self, turns: Turns, index: Index, calls: CallWatch) -> None:
+    def watch(self, turns: Turns, index: Index, calls: CallWatch, jobs: JobParts) -> None:
         """Reads these when Prometheus asks."""
         self.registry.register(CacheTally(calls))
+        self.registry.register(JobTally(jobs))
         self._turns.set_function(lambda: turns.running)
         for state in ("active", "former", "archived"):
             self._sessions.labels(state).set_function(lambda state=state: index.count(state))

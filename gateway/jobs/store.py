@@ -57,6 +57,11 @@ class JobStore:
         self._writing = asyncio.Lock()
         self._adapters: dict[type[Any], TypeAdapter[Any]] = {}
         self.problem: str | None = None
+        self.after_save: list[Callable[[Sequence[Run], Sequence[Delivery]], None]] = []
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened.is_set()
 
     async def open(self) -> None:
         """Creates the tables that are missing. Raises JobsClosed."""
@@ -112,7 +117,7 @@ class JobStore:
         calls: Sequence[HookCall] = (),
         marks: Sequence[Mark] = (),
     ) -> None:
-        """All or nothing, and on disk when it returns. `removed`: ids of jobs."""
+        """All or nothing, and on disk when it returns; then `after_save` is told. `removed`: ids of jobs."""
         from gateway.jobs.tables import calls_table, deliveries_table, jobs_table, marks_table, runs_table
 
         async with self._connected(write=True) as connection:
@@ -129,6 +134,16 @@ class JobStore:
                 for start in range(0, len(values), BATCH):
                     rows = [row_of(value) for value in values[start : start + BATCH]]
                     await connection.execute(_upsert(table), rows)
+        for told in self.after_save:
+            told(runs, deliveries)
+
+    async def let_go(self, run: Run) -> None:
+        """The session of a run that has ended is gone; nobody is told."""
+        from gateway.jobs.tables import runs_table
+
+        async with self._connected(write=True) as connection:
+            row = self._run_row(dataclasses.replace(run, own_session=False))
+            await connection.execute(_upsert(runs_table), [row])
 
     def _job_row(self, job: Job) -> dict[str, Any]:
         return {"id": job.id, "name": job.policy.name, "body": self._text(job)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.visitor import NodeTransformer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,10 +41,23 @@ class _Environment(ImmutableSandboxedEnvironment):
         self._deadline = deadline
         for name in WIDENING & set(self.filters):
             del self.filters[name]
+        del self.globals["lipsum"]
 
     def _check(self) -> None:
         if time.monotonic() > self._deadline:
             raise SecurityError(f"it takes longer than {LIMIT_S:g} s")
+
+    def step(self) -> None:
+        """Called by the template itself, once in every pass of a loop."""
+        self._check()
+
+    def joined(self, *parts: Any) -> str:
+        """`~`, which could double a text with every pass of a loop."""
+        self._check()
+        text = "".join(map(str, parts))
+        if len(text) > MAX_CHARACTERS:
+            raise SecurityError(f"a text in it is longer than {MAX_CHARACTERS} characters")
+        return text
 
     def wrap_str_format(self, value: Any) -> Any:
         """`format` is refused like everything that widens."""
@@ -77,6 +91,27 @@ class _Environment(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
 
+class _Bounds(NodeTransformer):
+    """Makes every loop look at the clock, and every `~` at its size."""
+
+    def visit_For(self, node: nodes.For, *args: Any, **kwargs: Any) -> nodes.For:  # noqa: N802
+        node.body.insert(0, _calling("step", [], node.lineno))
+        self.generic_visit(node)
+        return node
+
+    def visit_Concat(self, node: nodes.Concat, *args: Any, **kwargs: Any) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        return _call("joined", node.nodes, node.lineno)
+
+
+def _call(name: str, arguments: list[nodes.Expr], line: int) -> nodes.Call:
+    return nodes.Call(nodes.EnvironmentAttribute(name), arguments, [], None, None, lineno=line)
+
+
+def _calling(name: str, arguments: list[nodes.Expr], line: int) -> nodes.ExprStmt:
+    return nodes.ExprStmt(_call(name, arguments, line), lineno=line)
+
+
 def check_template(source: str) -> None:
     """Raises BadTemplate when it cannot be read."""
     _parsed(source)
@@ -104,7 +139,9 @@ def render(source: str, values: Mapping[str, Any]) -> str:
     pieces: list[str] = []
     size = 0
     try:
-        for piece in _Environment(deadline).from_string(source).generate(dict(values)):
+        environment = _Environment(deadline)
+        bounded = _Bounds().visit(environment.parse(source, NAME))
+        for piece in environment.from_string(bounded).generate(dict(values)):
             size += len(piece)
             if size > MAX_CHARACTERS:
                 raise SecurityError(f"its text is longer than {MAX_CHARACTERS} characters")

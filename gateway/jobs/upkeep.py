@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -73,5 +72,5 @@ class Upkeep:
                 deleted = True
             except SessionGone:
                 log.debug("run_session.gone", run=run.id)
-        await self._store.save(runs=[dataclasses.replace(run, own_session=False)])
+        await self._store.let_go(run)
         return deleted

@@ -18,6 +18,7 @@ from gateway.jobs.outbox import Outbox
 from gateway.jobs.runs import Runs
 from gateway.jobs.sender import Sender
 from gateway.jobs.store import JobsClosed, JobStore
+from gateway.jobs.telling import Telling
 from gateway.jobs.upkeep import Upkeep
 from sessions.entries import AssistantEntry
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from zoneinfo import ZoneInfo
 
+    from gateway.bus import EventBus
     from gateway.clock import Clock
     from gateway.config import Config
     from gateway.ledger import UsageLedger
@@ -52,6 +54,7 @@ class JobParts:
     hooks: HookDesk
     followed: FollowedSessions
     upkeep: Upkeep
+    telling: Telling
     clock: Clock
     scheduler: Scheduler
     zone: ZoneInfo
@@ -99,9 +102,12 @@ def build_jobs(
     count: Callable[[str], int],
     scheduler: Scheduler,
     machine_zone: ZoneInfo,
+    bus: EventBus,
 ) -> JobParts:
     """Nothing runs and nothing is read yet. Raises MissingHookSecret."""
     store = JobStore(data_dir / "state.db")
+    telling = Telling(bus, sessions)
+    store.after_save.append(telling.saved)
     sender = Sender(config.deliver)
     outbox = Outbox(
         store=store,
@@ -145,6 +151,7 @@ def build_jobs(
         hooks=desk,
         followed=followed,
         upkeep=upkeep,
+        telling=telling,
         clock=clock,
         scheduler=scheduler,
         zone=machine_zone,

@@ -60,6 +60,30 @@ LISTS = {("GET", "/v1/sessions"), ("GET", "/v1/usage"), ("GET", "/v1/search")}
 QUERIES = {"/v1/sessions/{key}/search": "?q=hush"}
 WRITERS = {("POST", path) for path in ("/v1/inbound", "/v1/import", "/v1/attachments", "/v1/chat/completions")}
 ADMIN = {("POST", "/v1/backup"), ("POST", "/v1/cleanup")}
+# jobs, webhooks and deliveries belong to nobody: by role alone. The body, the answer to an administrator, who else may
+JOB = {"name": "new", "every": "1h", "message": "x"}
+CALENDAR: dict[tuple[str, str], tuple[dict[str, Any] | None, int, set[str]]] = {
+    ("GET", "/v1/jobs"): (None, 200, set()),
+    ("POST", "/v1/jobs"): (JOB, 201, set()),
+    ("GET", "/v1/jobs/preview"): (None, 422, set()),
+    ("GET", "/v1/jobs/{id}"): (None, 200, set()),
+    ("PUT", "/v1/jobs/{id}"): (JOB, 200, set()),
+    ("POST", "/v1/jobs/{id}/run"): (None, 202, set()),
+    ("POST", "/v1/jobs/{id}/pause"): (None, 200, set()),
+    ("POST", "/v1/jobs/{id}/resume"): (None, 200, set()),
+    ("GET", "/v1/jobs/{id}/runs"): (None, 200, set()),
+    ("DELETE", "/v1/jobs/{id}"): (None, 200, set()),
+    ("GET", "/v1/hooks"): (None, 200, set()),
+    ("GET", "/v1/hooks/{name}"): (None, 200, set()),
+    ("GET", "/v1/hooks/{name}/example"): (None, 200, set()),
+    ("GET", "/v1/hooks/{name}/runs"): (None, 200, set()),
+    ("GET", "/hooks/runs/{id}"): (None, 404, {"bridge"}),
+    ("GET", "/v1/deliveries"): (None, 200, set()),
+    ("GET", "/v1/deliveries/{id}"): (None, 404, set()),
+    ("POST", "/v1/deliveries/{id}/resend"): (None, 404, set()),
+}
+# by the signature of its body, not by a token; told apart in test_jobs_and_hooks
+SIGNED = {("POST", "/hooks/{name}")}
 ALIKE = {
     ("GET", path)
     for path in ("/v1/models", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs.js", "/docs.css")
@@ -80,7 +104,10 @@ async def test_every_route_has_its_row(turns: tuple[Client, dict[str, str]]) -> 
     memory = {(method, addressed(path)) for method, path in ALL_MEMORY_ROUTES}  # told apart in test_memories
     assert memory <= served
     served -= memory
-    assert served == set(ADDRESSED) | STREAMS | {("GET", "/v1/events")} | LISTS | WRITERS | ADMIN | ALIKE
+    assert (
+        served
+        == set(ADDRESSED) | STREAMS | {("GET", "/v1/events")} | LISTS | WRITERS | ADMIN | ALIKE | set(CALENDAR) | SIGNED
+    )
     public = {route.path for route in routes if route.public}
     assert not [path for path in public if path.startswith("/v1")]
 
@@ -167,6 +194,22 @@ async def test_nobody_writes_into_the_chat_of_another(turns: tuple[Client, dict[
     assert len(await client.texts(KEYS["ana"])) == 2
 
 
+async def test_jobs_webhooks_and_deliveries_are_told_apart_by_role(tmp_path: Path) -> None:
+    hook = {"name": "build", "scheme": "bearer", "secret": "hush-hook", "template": "x"}
+    async with running(tmp_path / "data", config(auth={"tokens": TOKENS}, hooks=[hook])) as client:
+        for caller in ("ana", "bob", "bridge", "root"):  # root last: it changes and removes
+            client.token = caller
+            for (method, path), (body, expected, also) in CALENDAR.items():
+                address = path.replace("{name}", "build").replace("{id}", "new" if "/jobs/" in path else "0" * 26)
+                status, content = await client.call(method, address, body)
+                known = caller == "root" or caller in also
+                assert status == (expected if known else 404), (caller, method, address, content)
+                assert "hush-hook" not in str(content)
+            client.token = "root"
+            jobs = [job["name"] for job in (await client.get("/v1/jobs"))["jobs"]]
+            assert jobs == []
+
+
 async def test_without_a_known_token_there_is_nothing(turns: tuple[Client, dict[str, str]]) -> None:
     client, ids = turns
     for client.token in (None, "unknown"):
@@ -177,7 +220,8 @@ async def test_without_a_known_token_there_is_nothing(turns: tuple[Client, dict[
             *LISTS,
             *WRITERS,
             *ADMIN,
+            *CALENDAR,
             ("GET", "/v1/models"),
         ]:
-            address = path.replace("{key}", KEYS["ana"]).replace("{id}", ids["ana"])
+            address = path.replace("{key}", KEYS["ana"]).replace("{id}", ids["ana"]).replace("{name}", "build")
             assert (await client.call(method, address, {}))[0] == 401, (method, path)

@@ -360,3 +360,29 @@ async def test_jobs_hooks_and_deliveries_are_there_for_administrators_only(tmp_p
             for method, path, ok in routes:
                 status, content = await client.call(method, path)
                 assert status == {"a": ok, None: 401}.get(token, 404), (token, path, content)
+
+
+async def test_runs_and_deliveries_are_told_as_events_and_counted(tmp_path: Path) -> None:
+    async with receiving() as receiver:
+        target = {"url": receiver.url, "secret": SECRET}
+        key = "agent:main:ci:group:1"
+        hook = {**BUILD, "session": key, "allow_key_prefixes": ["agent:main:ci"], "deliver": target}
+        deliver = {"allow": ["127.0.0.1"]}
+        async with running(tmp_path / "data", config(hooks=[hook], deliver=deliver)) as client:
+            _, taken = await call(client, {"id": 1})
+            await run_of(client, taken["run"])
+            await until(lambda: client.daemon.parts.jobs.telling.deliveries["delivered"])
+            told = [one for one in client.daemon.parts.bus.recent() if one.name in ("run", "delivery")]
+            assert [(one.name, one.fields["status"]) for one in told] == [
+                ("run", "running"),
+                ("run", "ok"),
+                ("delivery", "pending"),
+                ("delivery", "delivered"),
+            ]
+            assert {one.key for one in told} == {key}
+            assert {one.fields["run"] for one in told} == {taken["run"]}
+            assert "Build 1" not in str(told)
+            counters = (await client.get("/metrics")).decode()
+            assert 'sessiond_runs_total{kind="hook",status="ok"} 1.0' in counters
+            assert 'sessiond_deliveries_total{outcome="delivered"} 1.0' in counters
+            assert (await client.get("/readyz"))["parts"]["jobs"] == {"state": "ok", "detail": "0 runs go on, 0 wait"}
