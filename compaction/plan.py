@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from sessions.entries import JsonObject
 
 WORTH_IT = 0.10
-LEAST_SUMMARY = 50
-LEAST_GAIN = 100
-"""Tokens: a summary of nothing takes nearly as many."""
+LEAST_SUMMARY = 100
+"""Tokens: what introduces a summary, and a few sentences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """`summarised_through` is the anchor: the summary covers everything up to it. From `replay_from` on entries stay
-    word for word; `pinned` ones before it as well. `fresh` are the entries no summary covers yet.
+    word for word; `pinned` ones before it as well. `fresh` are the entries no summary covers yet; `prefix` is all the
+    plan was made of, and is what must not have changed when its summary is committed.
 
     The summary stands for `replaced` tokens and may have at most `summary_limit`. `shortfall` says, for people, why
     what is left will be above the target; None when it will not.
@@ -52,6 +52,7 @@ class Plan:
     pinned: frozenset[int]
     previous: SummaryEntry | None
     fresh: tuple[Entry, ...]
+    prefix: tuple[Entry, ...]
     prefix_sha256: str
     tokens_before: int
     tokens_kept: int
@@ -82,13 +83,14 @@ def plan_compaction(
     if not fresh:
         return NothingToDo("Nothing has been said since the last summary that is finished.")
     pinned = pinned_seqs(entries)
-    replaced = sum(e.tokens for e in fresh) + (previous.tokens if previous else 0)
+    said = sum(e.tokens for e in fresh)
+    replaced = said + (previous.tokens if previous else 0)
     trigger = int(policy.threshold * window)
     room = _Room(
         trigger=trigger,
         target=int(policy.target * trigger),
         fixed=fixed,
-        summary=min(int(policy.summary_share * window), max(LEAST_SUMMARY, replaced // 2)),
+        summary=max(LEAST_SUMMARY, min(int(policy.summary_share * window), replaced - said // 2)),
         pinned=sum(e.tokens for e in spoken if e.seq <= anchor and e.seq in pinned),
         later=sum(e.tokens for e in spoken if e.seq > anchor),
     )
@@ -96,15 +98,18 @@ def plan_compaction(
     replay_from = _replay_from([e for e in spoken if e.seq <= anchor], cuts, policy.overlap_messages, budget)
     before = sum(e.tokens for e in spoken) + (previous.tokens if previous else 0)
     kept = sum(e.tokens for e in spoken if e.seq >= replay_from or e.seq in pinned)
-    if before - kept < max(LEAST_GAIN, WORTH_IT * before):
+    least = min(room.summary, LEAST_SUMMARY + (previous.tokens if previous else 0))
+    if before - kept - least < WORTH_IT * before:
         return NothingToDo("A summary would free too little: most of the conversation stays word for word.")
+    prefix = prefix_of(entries, anchor)
     return Plan(
         summarised_through=anchor,
         replay_from=replay_from,
         pinned=frozenset(seq for seq in pinned if seq < replay_from),
         previous=previous,
         fresh=fresh,
-        prefix_sha256=prefix_hash(entries, anchor),
+        prefix=prefix,
+        prefix_sha256=_hash_of(prefix),
         tokens_before=before,
         tokens_kept=kept,
         replaced=replaced,
@@ -246,14 +251,21 @@ def pin_refusal(entries: Sequence[Entry], seq: int, policy: CompactionPolicy, wi
     return None
 
 
-def prefix_hash(entries: Sequence[Entry], anchor: int) -> str:
-    """Hash of everything up to the anchor, to see whether it is still what was summarised."""
+def prefix_of(entries: Sequence[Entry], anchor: int) -> tuple[Entry, ...]:
+    """Everything up to the anchor, and what was retracted of it since. Equal as long as that is what was summarised:
+    entries that are still the same objects, as nearly always, are compared in no time."""
+    flat = uncarried(entries)
+    kept = [e for e in flat if e.seq <= anchor and not isinstance(e, SummaryEntry)]
+    later = [
+        e for e in flat if e.seq > anchor and isinstance(e, RetractedEntry) and min(e.seqs, default=e.seq) <= anchor
+    ]
+    return (*kept, *later)
+
+
+def _hash_of(prefix: Sequence[Entry]) -> str:
     digest = hashlib.sha256()
-    for entry in uncarried(entries):
-        if entry.seq <= anchor and not isinstance(entry, SummaryEntry):
-            digest.update(orjson.dumps(entry_to_json(entry)))
-    gone = sorted(seq for e in uncarried(entries) if isinstance(e, RetractedEntry) for seq in e.seqs if seq <= anchor)
-    digest.update(repr(gone).encode())
+    for entry in prefix:
+        digest.update(orjson.dumps(entry_to_json(entry)))
     return digest.hexdigest()
 
 

@@ -84,6 +84,10 @@ class CompactionState:
             self, outcome="outdated", at=now, retry_at=now + RETRIES[0], outdated=self.outdated + 1
         )
 
+    def in_vain(self, *, tokens: int, window: int) -> CompactionState:
+        """After a summary that would have been no shorter: no failure, but not to be tried before there is more."""
+        return dataclasses.replace(self, blocked_below=int(tokens + LITTLE * window))
+
     def succeeded(self, *, before: int, after: int, messages: int, window: int, now: datetime) -> CompactionState:
         """Two in a row that free less than 10 % stop the trigger until the context has grown by 10 % of the window."""
         little = self.little + 1 if before - after < LITTLE * before else 0

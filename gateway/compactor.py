@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from compaction.plan import NothingToDo, Plan, next_generation, pin_refusal, plan_compaction, prefix_hash
+from compaction.plan import NothingToDo, Plan, next_generation, pin_refusal, plan_compaction, prefix_of
 from compaction.summary import render_summary
 from compaction.triggers import MAX_FAILURES, CompactionState, is_due
 from gateway.clock import within
 from gateway.replies import CallNote
-from gateway.summariser import REPLY_ROOM, Summariser, SummaryFailed, SummaryJob
+from gateway.summariser import REPLY_ROOM, NothingToGain, Summariser, SummaryFailed, SummaryJob
 from sessions.entries import CompactionFailedEntry, CompactionStartedEntry
 from sessions.files import StorageError
 from sessions.session import SessionGone
@@ -49,10 +49,12 @@ class SummaryModels(Protocol):
 
 
 class Conversations(Protocol):
-    """What a model is shown of a session: all of it so far, and how much of that is the same in every prompt."""
+    """What a model is shown of a session: all of it so far, how much of that is the same in every prompt, and the
+    tokens of its parts by our own count."""
 
     def conversation(self, session: Session) -> Prompt: ...
     def head_tokens(self, session: Session) -> int: ...
+    def parts(self, session: Session) -> list[tuple[str, int]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,24 +134,20 @@ class Compactor:
         job = self._jobs.get(session.id) or self._start(session, "command", wish)
         return await asyncio.shield(job)
 
-    def begin(self, session: Session, wish: str | None) -> str:
+    async def begin(self, session: Session, wish: str | None) -> str:
         """Like compact, but answers at once with what will happen."""
-        plan = self._plan(session)
+        plan = await self._plan(session)
         if isinstance(plan, NothingToDo):
             return plan.reason
         if session.id not in self._jobs:
             self._start(session, "command", wish)
         return f"Summarising {len(plan.fresh)} messages in the background; go on talking meanwhile."
 
-    def _plan(self, session: Session, *, overlap: bool = True) -> Plan | NothingToDo:
-        window, fixed = self._gauge.own_window(session), self._prompts.head_tokens(session)
-        return plan_compaction(session.entries, self._policy, window, overlap=overlap, fixed=fixed)
-
-    async def _plan_beside(self, session: Session) -> Plan | NothingToDo:
-        """The same in a thread: a history taken over from elsewhere may have any length."""
+    async def _plan(self, session: Session, *, overlap: bool = True) -> Plan | NothingToDo:
+        """In a thread: a history may have any length."""
         window, fixed = self._gauge.own_window(session), self._prompts.head_tokens(session)
         entries = tuple(session.entries)
-        return await asyncio.to_thread(plan_compaction, entries, self._policy, window, fixed=fixed)
+        return await asyncio.to_thread(plan_compaction, entries, self._policy, window, overlap=overlap, fixed=fixed)
 
     async def make_room(self, session: Session) -> None:
         """Before a call that would not fit: waits for a running job, then summarises by rules, without a model."""
@@ -162,7 +160,7 @@ class Compactor:
 
     async def emergency(self, session: Session) -> bool:
         """Summarises by rules at once, keeping as little as possible word for word. True when that freed something."""
-        plan = self._plan(session, overlap=False)
+        plan = await self._plan(session, overlap=False)
         if isinstance(plan, NothingToDo):
             return False
         try:
@@ -183,13 +181,16 @@ class Compactor:
             return f"The summary failed; {UNCHANGED}."
 
     async def _compact(self, session: Session, reason: str, wish: str | None) -> str:
-        plan = await self._plan_beside(session)
+        plan = await self._plan(session)
         if isinstance(plan, NothingToDo):
             return plan.reason
         await self._store.append(session, CompactionStartedEntry(reason=reason, anchor=plan.summarised_through))
         self._tell(session, state="started", reason=reason, messages=len(plan.fresh))
         try:
             written = await self._written(session, plan, wish)
+        except NothingToGain as error:
+            await self._in_vain(session)
+            return str(error)
         except SummaryFailed as error:
             failures = await self._failed(session, str(error))
             if failures < MAX_FAILURES:
@@ -262,12 +263,14 @@ class Compactor:
         tokens = self._count(render_summary(written.summary))
 
         def build(entries: Sequence[Entry]) -> Sequence[Entry] | None:
-            if prefix_hash(entries, plan.summarised_through) != plan.prefix_sha256:
+            if prefix_of(entries, plan.summarised_through) != plan.prefix:
                 return None
             return next_generation(plan, entries, written.summary, by=written.by, model=written.model, tokens=tokens)
 
         before, window = self._gauge.prompt_tokens(session), self._gauge.window(session)
-        after = max(0, before - (plan.tokens_before - tokens - plan.tokens_kept))
+        counted = max(1, sum(tokens for _, tokens in self._prompts.parts(session)))
+        freed = plan.tokens_before - plan.tokens_kept - tokens
+        after = round(before * (1 - min(freed, counted) / counted))
 
         def change(record: SessionRecord) -> SessionRecord:
             state = CompactionState.from_json(record.compaction).succeeded(
@@ -295,6 +298,12 @@ class Compactor:
     async def _thrown_away(self, session: Session) -> None:
         """The session's next attempt is later, and counted."""
         state = CompactionState.from_json(session.record.compaction).thrown_away(self._clock.now())
+        await self._store.update(session, lambda record: dataclasses.replace(record, compaction=state.to_json()))
+
+    async def _in_vain(self, session: Session) -> None:
+        tokens, window = self._gauge.prompt_tokens(session), self._gauge.window(session)
+        state = CompactionState.from_json(session.record.compaction).in_vain(tokens=tokens, window=window)
+        self._tell(session, state="nothing")
         await self._store.update(session, lambda record: dataclasses.replace(record, compaction=state.to_json()))
 
     async def _failed(self, session: Session, error: str) -> int:

@@ -84,7 +84,7 @@ class CommandAnswers:
             case "resume":
                 return await self._resume(session, command.argument)
             case "compact":
-                return self._compactor.begin(session, command.argument or None)
+                return await self._compactor.begin(session, command.argument or None)
             case "pin":
                 return await self._pin(session)
             case "remember" | "forget" | "memory":

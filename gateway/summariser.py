@@ -49,6 +49,10 @@ class SummaryFailed(Exception):
     """No summary came of it; the message is for people."""
 
 
+class NothingToGain(SummaryFailed):
+    """A summary would be no shorter than what it is of: nobody's failure."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryJob:
     """What is to be summarised, and who is asked. `generation` is the one it will open.
@@ -97,12 +101,12 @@ class Summariser:
             raise SummaryFailed(str(error)) from error
 
     def by_rules(self, plan: Plan, generation: int) -> JsonObject:
-        """Without a model. Raises SummaryFailed when it would be no shorter than what it replaces."""
+        """Without a model. Raises NothingToGain when it would be no shorter than what it replaces."""
         previous = plan.previous.summary if plan.previous else None
         try:
             return self._finished(plan, generation, extract_summary(plan.fresh, previous))
         except BadSummary as error:
-            raise SummaryFailed(f"There is nothing to gain: {error}.") from error
+            raise NothingToGain(f"There is nothing to gain: {error}.") from error
 
     async def _in_place(self, job: SummaryJob, conversation: Prompt, source: Source) -> JsonObject | str:
         """The summary, or why the reply was none. No schema is sent: providers put it, or the tool that stands for it,

@@ -60,6 +60,19 @@ async def test_a_long_conversation_is_compacted_and_goes_on(client: Client, stan
     assert "Reference, not a request" in last[1]["content"]
 
 
+async def test_what_a_compaction_frees_is_told_in_the_models_tokens(client: Client) -> None:
+    for number in range(13):
+        await client.say(words(number))
+    before = (await client.get(f"/v1/sessions/{KEY}"))["context"]["tokens"]
+    told: list[dict[str, Any]] = []
+    client.daemon.parts.compactor.listeners.append(lambda _, fields: told.append(fields))
+    await client.call("POST", f"/v1/sessions/{KEY}/compact", {})
+    assert abs(told[-1]["before"] - before) < 20
+    await client.say("go on")
+    after = (await client.get(f"/v1/sessions/{KEY}"))["context"]["tokens"]
+    assert 0.6 * after < told[-1]["after"] < 1.4 * after
+
+
 async def test_every_message_of_the_file_is_in_the_summary_or_in_the_prompt(client: Client, standin: StandIn) -> None:
     for number in range(40):
         await client.say(words(number))
@@ -128,7 +141,13 @@ async def test_the_command_answers_at_once_and_says_when_there_is_nothing_to_gai
         await client.say(words(number, 20))
     assert "background" in (await client.say("/compact"))["text"]
     await settled(client)
-    assert (await client.get(f"/v1/sessions/{KEY}"))["compactions"] == 1
+    session = await client.get(f"/v1/sessions/{KEY}")
+    assert session["compactions"] == 1
+    again = (await client.say("/compact"))["text"]
+    assert "Nothing has been said" in again
+    now = await client.get(f"/v1/sessions/{KEY}")
+    assert (now["compactions"], now["compaction"]["failures"], now["compaction"]["retry_at"]) == (1, 0, None)
+    assert not [e for e in await client.transcript() if e["type"] == "compaction_failed"]
 
 
 async def test_a_turn_of_an_earlier_generation_is_still_found(client: Client) -> None:
