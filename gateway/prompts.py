@@ -114,7 +114,7 @@ class PromptBuilder:
     def build(
         self, session: Session, turns: frozenset[str], incoming: Incoming, *, tools: bool, limit: int | None = None
     ) -> Built:
-        """The prompt of the next call for the messages of `turns`; `tools` False: the model must answer now.
+        """The prompt of the next call for the messages of `turns`; `tools` False: without any.
 
         `limit`: tokens it may have by our own count; beyond it the oldest messages are left out.
         """

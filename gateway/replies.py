@@ -180,7 +180,7 @@ class Replies:
         await self._recall.begin(session, lead.id, lead.incoming, [turn.incoming.text for turn in lane.running])
         for rounds_left in range(self._policy.max_tool_rounds, -1, -1):
             await self._show_recalled(lane, lead)
-            reply, call, duration_s = await self._ask(model, lane, lead, tools=rounds_left > 0)
+            reply, call, duration_s = await self._ask(model, lane, lead, may_call=rounds_left > 0)
             ours = [call for call in reply.calls if call.name not in theirs]
             finish = _finish_of(reply, to_client=len(ours) < len(reply.calls), last=rounds_left == 0)
             await self._append_reply(lane, lead, model, reply, call, finish, also, duration_s)
@@ -219,7 +219,7 @@ class Replies:
         return False
 
     async def _ask(
-        self, model: ChatModel, lane: Lane[Turn], lead: Turn, *, tools: bool
+        self, model: ChatModel, lane: Lane[Turn], lead: Turn, *, may_call: bool
     ) -> tuple[Finished, LastCall | None, float]:
         """One call, made to fit. A prompt the provider finds too long is shortened and sent again, at most twice."""
         session, wanted = lead.session, lead.incoming.model
@@ -229,9 +229,9 @@ class Replies:
             limit = await self._limit(session, wanted, refused=retries_left < OVERFLOW_RETRIES)
             if limit is not None:
                 limit >>= halvings
-            built = self._prompts.build(session, shown, lead.incoming, tools=tools, limit=limit)
+            built = self._prompts.build(session, shown, lead.incoming, tools=True, limit=limit)
             try:
-                reply, duration_s = await self._call(model, lane, lead, built.prompt)
+                reply, duration_s = await self._call(model, lane, lead, built.prompt, may_call=may_call)
                 return reply, self._calls.answered(session, built, model.name, reply), duration_s
             except ContextOverflow as error:
                 self._calls.refused(built, model, error)
@@ -251,13 +251,16 @@ class Replies:
             refused = refused or self._gauge.crowded(session, wanted)
         return self._gauge.limit(session, wanted) if refused else None
 
-    async def _call(self, model: ChatModel, lane: Lane[Turn], lead: Turn, prompt: Prompt) -> tuple[Finished, float]:
+    async def _call(
+        self, model: ChatModel, lane: Lane[Turn], lead: Turn, prompt: Prompt, *, may_call: bool
+    ) -> tuple[Finished, float]:
         lead.shown = []
         request = ModelRequest(
             prompt=prompt,
             max_output=lead.incoming.max_output,
             params=lead.incoming.params,
             cache_key=lead.session.id,
+            may_call=may_call,
         )
         async with self._slots:
             started = self._clock.monotonic()

@@ -66,6 +66,7 @@ class AnthropicModel:
         headers = {**self._client.default_headers, **self._client.auth_headers}
         url = f"{str(self._client.base_url).rstrip('/')}/v1/messages"
         self._endpoint = Endpoint(name, http, url, headers, policy.timeouts)
+        self._chooses = True
 
     async def close(self) -> None:
         await self._client.close()
@@ -74,9 +75,8 @@ class AnthropicModel:
         reply = PartialReply(self.model)
         usage: dict[str, int] = {}
         try:
-            events = self._endpoint.events(await self._rendered(request), lambda: reply.begun)
-            async with aclosing(events):
-                async for batch in events:
+            async with aclosing(self._batches(request, reply)) as batches:
+                async for batch in batches:
                     text, failure = take_all(batch, lambda name, fields: self._take(name, fields, reply, usage))
                     if text:
                         yield TextDelta(text)
@@ -92,6 +92,23 @@ class AnthropicModel:
         reply.usage = usage_of(usage)
         yield self._finished(reply, request)
 
+    async def _batches(
+        self, request: ModelRequest, reply: PartialReply
+    ) -> AsyncGenerator[list[tuple[str, dict[str, Any]]], None]:
+        """A server that cannot be told to leave the tools alone is asked again without them, now and later."""
+        while True:
+            try:
+                async with aclosing(
+                    self._endpoint.events(await self._rendered(request), lambda: reply.begun)
+                ) as events:
+                    async for batch in events:
+                        yield batch
+                return
+            except Refused as error:
+                if request.may_call or not self._chooses or error.status != 400 or "tool_choice" not in error.text:
+                    raise
+                self._chooses = False
+
     async def _rendered(self, request: ModelRequest) -> dict[str, Any]:
         """Files are read in a thread."""
         if has_files(request.prompt):
@@ -103,6 +120,12 @@ class AnthropicModel:
             request.prompt, model=self.model, load_blob=self._load_blob, cache_ttl=self._policy.cache_ttl
         )
         body |= params_of(request.params, tools="tools" in body)
+        if not request.may_call and "tools" in body:
+            if self._chooses:
+                body["tool_choice"] = {"type": "none"}
+            else:
+                del body["tools"]
+                body.pop("tool_choice", None)
         if request.schema is not None:
             tool = {"name": SCHEMA_TOOL, "description": "The reply.", "input_schema": dict(request.schema)}
             body["tools"] = [*body.get("tools", ()), tool]

@@ -19,7 +19,8 @@ class ModelRequest:
     """One call. `params` are sampling settings passed through as they are (temperature, top_p, stop, ...).
 
     `schema` asks for a JSON object of this JSON schema where the provider can hold the model to it.
-    `cache_key` is stable per session; it steers provider-side prompt caches.
+    `cache_key` is stable per session; it steers provider-side prompt caches. `may_call` False: the tools stay in the
+    prompt, since everything behind them is cached with them, but the model must answer now.
     """
 
     prompt: Prompt
@@ -27,6 +28,7 @@ class ModelRequest:
     params: Mapping[str, Any] = field(default_factory=dict[str, Any])
     schema: Mapping[str, Any] | None = None
     cache_key: str | None = None
+    may_call: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,8 @@ class OpenAIModel:
         if request.cache_key is not None and quirks.cache_key:
             body["prompt_cache_key"] = request.cache_key
         body |= request.params
+        if not request.may_call and "tools" in body:
+            _keep_from_calling(body, told=quirks.tool_choice)
         body["stream"] = True
         if quirks.usage:
             body["stream_options"] = {"include_usage": True}
@@ -181,6 +183,16 @@ class OpenAIModel:
             model=reply.model,
             name=self.name,
         )
+
+
+def _keep_from_calling(body: dict[str, Any], *, told: bool) -> None:
+    """A server that cannot be told is not shown the tools."""
+    if told:
+        body["tool_choice"] = "none"
+        return
+    del body["tools"]
+    for name in ("tool_choice", "parallel_tool_calls"):
+        body.pop(name, None)
 
 
 def _not_wanted(sha256: str) -> bytes:

@@ -17,6 +17,7 @@ class Quirks:
     usage: bool = True
     limit: str = "max_tokens"
     schema: bool = True
+    tool_choice: bool = True
     cache_key: bool = False
     breakpoints: bool = False
     plain_roles: bool = False
@@ -39,6 +40,8 @@ class Quirks:
             learnt = replace(learnt, limit="max_tokens")
         if self.schema and ("response_format" in lowered or "json_schema" in lowered):
             learnt = replace(learnt, schema=False)
+        if self.tool_choice and "tool_choice" in lowered:
+            learnt = replace(learnt, tool_choice=False)
         if self.cache_key and "prompt_cache_key" in lowered:
             learnt = replace(learnt, cache_key=False)
         if self.breakpoints and ("prompt_cache_breakpoint" in lowered or "prompt_cache_options" in lowered):

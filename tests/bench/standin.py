@@ -35,7 +35,8 @@ FAULTS = (
     *STATUSES,
     *("slow", "hang", "hang_middle", "disconnect", "html", "html_502", "malformed", "malformed_body"),
     *("cut", "cut_clean", "cut_utf8", "empty_choices", "empty", "error_in_stream", "error_late"),
-    *("no_usage", "broken_args", "long", "json_reply", "no_done", "no_stream_options", "no_images", "length", "filter"),
+    *("no_usage", "broken_args", "long", "json_reply", "no_done", "no_stream_options", "no_images", "no_tool_choice"),
+    *("length", "filter"),
     *("one_byte", "crlf", "comments", "usage_everywhere", "object_args", "nulls"),
 )
 
@@ -194,7 +195,8 @@ class StandIn:
         answer = Answer(prompt_tokens=prompt_tokens, model=body.get("model") or "stand-in", fault=fault)
         if fault in ("length", "filter"):
             answer.finish = fault
-        offered = {_tool_name(tool) for tool in body.get("tools") or ()}
+        may_call = body.get("tool_choice") not in ("none", {"type": "none"})
+        offered = {_tool_name(tool) for tool in body.get("tools") or ()} if may_call else set[str]()
         answer.call = next((call for text in texts if (call := _asked_call(text)) and call[0] in offered), None)
         if fault in ("broken_args", "object_args") and offered:
             answer.call = (min(offered), BAD_ARGUMENTS if fault == "broken_args" else '{"timezone":"UTC"}')
@@ -234,6 +236,8 @@ class StandIn:
                 return web.Response(text='{"choices": [{"mess', content_type="application/json")
             case "no_stream_options" if "stream_options" in body:
                 return _json(dialect.error("Unknown field: stream_options", 400), 400)
+            case "no_tool_choice" if "tool_choice" in body:
+                return _json(dialect.error("tool_choice is not supported.", 400), 400)
             case "no_images" if b'"image_url"' in orjson.dumps(body):
                 return _json(dialect.error("image_url is only supported by certain models.", 400), 400)
             case _:

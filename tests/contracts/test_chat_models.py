@@ -211,7 +211,7 @@ async def test_a_fault_is_an_answer_or_a_clear_error_and_the_next_turn_works(
 async def test_the_table_covers_every_fault_of_the_stand_in() -> None:
     from tests.bench.standin import FAULTS
 
-    assert set(FAULTS) - set(TABLE) == {"long", "broken_args", "object_args", "no_images"}
+    assert set(FAULTS) - set(TABLE) == {*("long", "broken_args", "object_args", "no_images", "no_tool_choice")}
 
 
 @pytest.mark.parametrize("kind", REMOTE)
@@ -324,6 +324,34 @@ async def test_params_and_limits_reach_the_provider_in_its_own_words(
     assert body["max_tokens"] == 77
     assert body["tool_choice"] == ("required" if kind == "openai" else {"type": "any"})
     assert body["stop" if kind == "openai" else "stop_sequences"] == ("END" if kind == "openai" else ["END"])
+
+
+@pytest.mark.parametrize("kind", REMOTE)
+async def test_a_model_that_must_answer_is_shown_its_tools_all_the_same(
+    make: Callable[..., ChatModel], stand_in: StandIn, kind: str
+) -> None:
+    prompt = build_prompt(system="", messages=[UserMessage(text="call:current_time {}")], tools=[TIME])
+    model = make(kind)
+    assert (await complete(model, ModelRequest(prompt=prompt))).calls
+    assert not (await complete(model, ModelRequest(prompt=prompt, may_call=False))).calls
+    before, now = (request.body for request in list(stand_in.requests)[-2:])
+    assert now["tools"] == before["tools"], "the tools come first: without them nothing is read from the cache"
+    assert now["tool_choice"] == ("none" if kind == "openai" else {"type": "none"})
+
+
+@pytest.mark.parametrize("kind", REMOTE)
+async def test_a_server_that_refuses_to_be_told_so_is_shown_no_tools(
+    make: Callable[..., ChatModel], stand_in: StandIn, kind: str
+) -> None:
+    prompt = build_prompt(system="", messages=[UserMessage(text="hello")], tools=[TIME])
+    model = make(kind)
+    stand_in.script(*["no_tool_choice"] * 4)
+    for _ in range(2):
+        assert (await complete(model, ModelRequest(prompt=prompt, may_call=False))).text
+        assert "tools" not in stand_in.requests[-1].body
+    assert (await complete(model, ModelRequest(prompt=prompt))).text
+    assert "tools" in stand_in.requests[-1].body
+    assert len(stand_in.requests) == 4, "a refusal is learnt, and not asked for again"
 
 
 @pytest.mark.parametrize("kind", REMOTE)

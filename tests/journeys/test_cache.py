@@ -264,3 +264,16 @@ async def test_no_prompt_is_above_the_hard_limit_by_the_count_of_the_provider(tm
             session = await client.get(PATH)
             assert seen["compaction"] == session["compactions"] > 5
             assert set(seen) <= {"none", "first_call", "compaction", "history_edited"}
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_the_last_round_of_tool_calls_keeps_the_tools_and_so_the_cache(tmp_path: Path, provider: str) -> None:
+    async with StandIn(cache=PrefixCache()) as standin:
+        made = settings(standin, provider, turn={"max_tool_rounds": 1})
+        async with running(tmp_path, config(**made)) as client:
+            await client.say(LONG)
+            assert (await client.say("call:current_time {}"))["state"] == "done"
+            told = standin.requests[-1].body
+            assert told["tool_choice"] in ("none", {"type": "none"})
+            assert told["tools"] == standin.requests[-2].body["tools"]
+            assert await causes(client) == ["first_call", None, None]

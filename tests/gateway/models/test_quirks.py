@@ -20,6 +20,7 @@ from gateway.models.quirks import Quirks, plain_roles
             Quirks(),
         ),
         (Quirks(), "'response_format.type' must be 'json_object'", Quirks(schema=False)),
+        (Quirks(), "tool_choice: only auto is supported", Quirks(tool_choice=False)),
         (Quirks(cache_key=True), "Unknown parameter: 'prompt_cache_key'", Quirks()),
         (Quirks(breakpoints=True), "Unknown parameter: 'prompt_cache_options'", Quirks()),
         (Quirks(), "Conversation roles must alternate user/assistant/user/assistant/...", Quirks(plain_roles=True)),
