@@ -1,7 +1,8 @@
 """Kills a daemon under load, again and again, and counts what was lost or doubled.
 
 `python -m tests.crash.kills --kills 200 --sessions 32` prints the figures as JSON; the exit code is 1 when anything is
-lost, doubled, out of order or unanswered.
+lost, doubled, out of order or unanswered. With `--commits` each kill waits until a compaction writes its new file, and
+falls within a few milliseconds of that; `between` then counts those that found a file no index knew of.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import random
 import signal
 import socket
@@ -29,8 +31,10 @@ from sessions.lines import scan
 from tests.bench.standin import Pace, StandIn
 
 START_S = 30
+COMMIT_S = 0.012
+"""A commit takes about so long: kills fall into the time from before its first write to after its last."""
 SETTLE_S = 60
-FILLER = " and goes on" * 40
+FILLER = " and goes on" * 80
 """So that a summary is worth it after a few messages."""
 
 
@@ -77,6 +81,13 @@ class Victim:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         await self.process.wait()
+
+    async def commits(self, limit_s: float) -> None:
+        """Waits until a further generation begins to appear in the transcripts, at most `limit_s`."""
+        known = generations(self.data_dir)
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline and generations(self.data_dir) <= known:
+            await asyncio.sleep(0.0005)
 
     async def stop(self) -> None:
         assert self.process is not None
@@ -177,6 +188,21 @@ def judge(data_dir: Path, load: Load) -> dict[str, int]:
     }
 
 
+def generations(data_dir: Path) -> set[str]:
+    """Names of the files that hold, or will hold, a later generation of a session."""
+    folder = data_dir / "transcripts" / "main"
+    return {entry.name for entry in os.scandir(folder) if ".1.jsonl" not in entry.name} if folder.exists() else set()
+
+
+def unpointed(data_dir: Path) -> int:
+    """New generations on disk whose old file does not say that the session goes on there: a kill fell between."""
+    found = 0
+    for paths in by_session(data_dir).values():
+        moved = sum(isinstance(e, CompactionEntry) for path in paths for e in scan(path.read_bytes()).entries)
+        found += len(paths) - 1 > moved
+    return found
+
+
 def by_session(data_dir: Path) -> dict[str, list[Path]]:
     """The transcripts of each session, oldest generation first."""
     found: dict[str, list[Path]] = {}
@@ -185,9 +211,10 @@ def by_session(data_dir: Path) -> dict[str, list[Path]]:
     return {name: sorted(found[name], key=lambda path: int(path.name.split(".")[1])) for name in sorted(found)}
 
 
-async def run(kills: int, sessions: int, seed: int) -> dict[str, int | float]:
-    """The figures of one run."""
+async def run(kills: int, sessions: int, seed: int, *, commits: bool = False) -> dict[str, int | float]:
+    """The figures of one run. `commits`: the kills fall into the commits of compactions."""
     rng = random.Random(seed)
+    between = 0
     with tempfile.TemporaryDirectory() as folder:
         async with StandIn(Pace(first_token_ms=5, token_ms=1, tokens=10)) as model:
             config = Path(folder) / "config.yaml"
@@ -206,8 +233,13 @@ async def run(kills: int, sessions: int, seed: int) -> dict[str, int | float]:
             keys = [f"agent:main:load:group:{n}" for n in range(sessions)]
             talks = [asyncio.create_task(talk(victim, key, load, random.Random(rng.random()), stop)) for key in keys]
             for number in range(kills):
-                await asyncio.sleep(rng.uniform(0.1, 3.0))
+                if commits:
+                    await victim.commits(limit_s=10)
+                    await asyncio.sleep(rng.uniform(0, COMMIT_S))
+                else:
+                    await asyncio.sleep(rng.uniform(0.1, 3.0))
                 await victim.kill()
+                between += unpointed(victim.data_dir) if commits else 0
                 await victim.start()
                 print(f"\rkilled {number + 1} of {kills}", end="", file=sys.stderr)
             stop.set()
@@ -221,6 +253,7 @@ async def run(kills: int, sessions: int, seed: int) -> dict[str, int | float]:
                 "sessions": sessions,
                 "seconds": round(time.monotonic() - started, 1),
                 **figures,
+                "between": between,
                 "retried": load.retried,
                 "refused": load.refused,
                 "unsettled": int(not settled),
@@ -244,8 +277,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--sessions", type=int, default=32)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--commits", action="store_true", help="kill while compactions are being committed")
     given = parser.parse_args()
-    figures = asyncio.run(run(given.kills, given.sessions, given.seed))
+    figures = asyncio.run(run(given.kills, given.sessions, given.seed, commits=given.commits))
     print(json.dumps(figures, indent=1))
     sys.exit(failed(figures))
 
