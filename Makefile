@@ -29,8 +29,8 @@ fix: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.bench
 
-# The long versions: 200 kills under load, 100 into the commits of compactions, a conversation of 500 turns in a small window, every bad summariser for ten
-# generations over a whole daemon.
+# The long versions: 200 kills under load, 100 into the commits of compactions, a conversation of 500 turns in a small
+# window, every bad summariser for ten generations over a whole daemon.
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.crash.kills --kills 200 --sessions 32
 	$(BIN)/python -m tests.crash.kills --kills 100 --sessions 4 --commits
