@@ -88,6 +88,10 @@ class CompactionState:
         """After a summary that would have been no shorter: no failure, but not to be tried before there is more."""
         return dataclasses.replace(self, blocked_below=int(tokens + LITTLE * window))
 
+    def still_cooling(self, before: CompactionState) -> CompactionState:
+        """With the failures of the state before, and the time of the next attempt."""
+        return dataclasses.replace(self, failures=before.failures, retry_at=before.retry_at, error=before.error)
+
     def succeeded(self, *, before: int, after: int, messages: int, window: int, now: datetime) -> CompactionState:
         """Two in a row that free less than 10 % stop the trigger until the context has grown by 10 % of the window."""
         little = self.little + 1 if before - after < LITTLE * before else 0

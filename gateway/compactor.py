@@ -39,6 +39,7 @@ log = structlog.get_logger()
 OFFLINE = "offline"
 INSTRUCTION_ROOM = 500
 UNCHANGED = "the conversation goes on as it was"
+OVERTAKEN = "the summary took longer than a reply at the hard limit could wait, so one was made by rules"
 
 
 class SummaryModels(Protocol):
@@ -95,6 +96,7 @@ class Compactor:
         self._summariser = Summariser(count=count, clock=clock, policy=policy)
         self.listeners: list[Callable[[Session, dict[str, Any]], None]] = []
         self._jobs: dict[str, asyncio.Task[str]] = {}
+        self._overtaken: set[asyncio.Task[str]] = set()
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -127,6 +129,7 @@ class Compactor:
         job = self._group.create_task(self._job(session, reason, wish), name=f"compaction {session.id}")
         self._jobs[session.id] = job
         job.add_done_callback(lambda _: self._jobs.pop(session.id, None))
+        job.add_done_callback(self._overtaken.discard)
         return job
 
     async def compact(self, session: Session, wish: str | None = None) -> str:
@@ -150,13 +153,15 @@ class Compactor:
         return await asyncio.to_thread(plan_compaction, entries, self._policy, window, overlap=overlap, fixed=fixed)
 
     async def make_room(self, session: Session) -> None:
-        """Before a call that would not fit: waits for a running job, then summarises by rules, without a model."""
+        """Before a call that would not fit: waits for a running job, then summarises by rules, without a model. A job
+        that was waited for in vain is of what is summarised now, and ends: no reply shall wait for it again."""
         job = self._jobs.get(session.id)
         if job is not None:
             with contextlib.suppress(TimeoutError):
                 await within(self._clock, self._policy.wait_s, _ended(job))
-        if self._gauge.crowded(session):
-            await self.emergency(session)
+        if self._gauge.crowded(session) and await self.emergency(session) and job is not None and not job.done():
+            self._overtaken.add(job)
+            job.cancel()
 
     async def emergency(self, session: Session) -> bool:
         """Summarises by rules at once, keeping as little as possible word for word. True when that freed something."""
@@ -164,13 +169,19 @@ class Compactor:
         if isinstance(plan, NothingToDo):
             return False
         try:
-            return await self._commit(session, plan, await self._by_rules(session, plan))
+            return await self._commit(session, plan, await self._by_rules(session, plan), forced=True)
         except SummaryFailed:
             return False
 
     async def _job(self, session: Session, reason: str, wish: str | None) -> str:
         try:
             return await self._compact(session, reason, wish)
+        except asyncio.CancelledError:
+            if asyncio.current_task() not in self._overtaken:
+                raise
+            with contextlib.suppress(StorageError, SessionGone):
+                await self._failed(session, OVERTAKEN)
+            return f"{OVERTAKEN.capitalize()}."
         except (StorageError, SessionGone) as error:
             log.warning("compaction.not_stored", session=session.id, error=str(error))
             return f"The summary could not be stored: {error}"
@@ -259,7 +270,9 @@ class Compactor:
         for listener in self.listeners:
             listener(session, fields)
 
-    async def _commit(self, session: Session, plan: Plan, written: Written) -> bool:
+    async def _commit(self, session: Session, plan: Plan, written: Written, *, forced: bool = False) -> bool:
+        """False when the conversation has changed. `forced`: at the hard limit, which says nothing of the model, so
+        that its cool-down goes on."""
         tokens = self._count(render_summary(written.summary))
 
         def build(entries: Sequence[Entry]) -> Sequence[Entry] | None:
@@ -273,9 +286,12 @@ class Compactor:
         after = round(before * (1 - min(freed, counted) / counted))
 
         def change(record: SessionRecord) -> SessionRecord:
-            state = CompactionState.from_json(record.compaction).succeeded(
+            known = CompactionState.from_json(record.compaction)
+            state = known.succeeded(
                 before=before, after=after, messages=record.messages, window=window, now=self._clock.now()
             )
+            if forced:
+                state = state.still_cooling(known)
             return dataclasses.replace(record, compaction=state.to_json(), context_tokens=None)
 
         done = await self._store.move_generation(

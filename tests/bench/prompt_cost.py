@@ -160,8 +160,8 @@ def whole_history(told: Told, *, cached: bool) -> list[Usage]:
     return [
         Usage(
             input_total=size,
-            cached_read=known if cached else 0,
-            cache_write=size - known if cached else 0,
+            cached_read=min(known, size) if cached else 0,  # sizes are estimates, and may go back by a few tokens
+            cache_write=max(0, size - known) if cached else 0,
             output=usage.output,
         )
         for size, known, usage in zip(told.whole, before, told.calls, strict=True)

@@ -124,6 +124,23 @@ async def test_messages_that_arrive_while_a_summary_is_written_are_all_there(tmp
             assert [t for t in texts if t.startswith("meanwhile")] == [f"meanwhile {n}" for n in range(3)]
 
 
+async def test_a_summary_that_hangs_is_waited_for_once(tmp_path: Path, standin: StandIn) -> None:
+    async with StandIn() as writer:
+        summary = {"provider": "openai", "base_url": writer.base_url, "model": "fault:hang", "api_key": "x"}
+        settings = small(standin, compaction={"wait_s": 0.05})
+        settings["models"]["summary"] = {**summary, "window": 32_000}
+        settings["roles"]["summary"] = "summary"
+        async with running(tmp_path, config(**settings)) as client:
+            for number in range(40):
+                assert (await client.say(words(number)))["state"] == "done"
+            assert len(writer.requests) == 1, "the next attempt is a minute later"
+            session = await client.get(f"/v1/sessions/{KEY}")
+            assert session["compactions"] >= 2
+            assert session["compaction"]["failures"] == 1
+            assert "by rules" in session["compaction"]["error"]
+            assert not client.daemon.parts.compactor._jobs
+
+
 async def test_a_provider_that_finds_the_prompt_too_long_gets_a_shorter_one(client: Client, standin: StandIn) -> None:
     for number in range(6):
         await client.say(words(number, 20))
