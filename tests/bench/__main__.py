@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench import archive_load, long_sessions, memory_load, prompt_cost, scale, turn_load
+from tests.bench import archive_load, long_sessions, memory_load, prompt_cost, reach, scale, turn_load
 from tests.bench.figures import Figure, changes, render_table, to_json
 from tests.bench.processes import daemon, server, write_config
 from tests.bench.turn_load import Addresses
@@ -86,6 +86,7 @@ async def run(size: Size, folder: Path) -> list[Figure]:
         figures += await long_sessions.beside_compaction(folder, config, model, rounds=size.rounds, turns=size.turns)
         figures += await scale.by_sessions(folder, config, model, size.sessions, size.turns_each, size.starts)
     figures += await prompt_cost.measure(folder, shared_turns=size.shared_turns, long_turns=size.long_turns)
+    figures += await reach.measure()
     figures += await memory_load.measure(
         folder / "memories", memories=size.memories, pools=size.memories // 100, searches=500, added=size.memories // 10
     )
