@@ -209,14 +209,14 @@ def _value_type(kind: Any) -> Any:
 
 def _dangling(config: Config) -> Iterator[str]:
     """Names of models that nothing defines."""
-    known = {*config.models, "offline"}
+    known = {*(config.models or ("chat",)), "offline"}  # what is found without configuration is named chat
     for role, name in config.roles.model_dump().items():
         if role == "embedding" and name == LOCAL:
             continue
-        if name is not None and name not in known and config.models:
+        if name is not None and name not in known:
             yield f"roles.{role}: there is no model {name!r} under models."
     for agent, policy in config.agents.items():
-        if policy.model is not None and policy.model not in known and config.models:
+        if policy.model is not None and policy.model not in known:
             yield f"agents.{agent}.model: there is no model {policy.model!r} under models."
     for model, policy in config.models.items():
         for name in policy.fallbacks:

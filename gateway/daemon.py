@@ -272,6 +272,10 @@ def machine_zone(name: str | None, localtime: Path) -> ZoneInfo:
     return ZoneInfo("UTC")
 
 
+class CannotListen(OSError):
+    """The address is taken, or not one of this machine."""
+
+
 class Daemon:
     """A running sessiond. `run` returns when `stop` was asked for and everything is on disk."""
 
@@ -286,7 +290,7 @@ class Daemon:
         self._stop.set()
 
     async def run(self) -> None:
-        """Serves until stopped. A loop that dies ends the daemon. Raises AlreadyRunning, OSError, StorageError."""
+        """Serves until stopped. A loop that dies ends the daemon. Raises AlreadyRunning, CannotListen, StorageError."""
         parts = self.parts
         parts.files.make_folder(parts.data_dir)
         lock = DirectoryLock.acquire(
@@ -297,6 +301,11 @@ class Daemon:
             report = await parts.store.start()
             log.info("store.started", sessions=report.sessions, clean=report.clean, reread=len(report.reread))
             await self._serve()
+        except ExceptionGroup as group:
+            refused = group.subgroup(CannotListen)
+            if refused is None:
+                raise
+            raise refused.exceptions[0] from None
         finally:
             lock.release()
 
@@ -356,7 +365,10 @@ class Daemon:
     async def _listen(self, runner: web.AppRunner) -> None:
         server = self.parts.config.server
         site = web.TCPSite(runner, server.host, server.port, reuse_address=True)
-        await site.start()
+        try:
+            await site.start()
+        except OSError as error:
+            raise CannotListen(error.errno, os.strerror(error.errno or 0).lower()) from error
         host, port = runner.addresses[0][:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

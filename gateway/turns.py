@@ -18,6 +18,7 @@ from gateway.turn import Incoming, Turn, TurnResult, result_from_entries
 from sessions.cleanup import used_at
 from sessions.context import failed_attempt
 from sessions.entries import (
+    AssistantEntry,
     CommandEntry,
     EndReason,
     Entry,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from sessions.policy import QueueMode, QueuePolicy, SessionsPolicy, TurnPolicy
     from sessions.record import SessionRecord
     from sessions.resets import ResetReason
-    from sessions.session import Session
+    from sessions.session import Request, Session
     from sessions.store import SessionStore
 
 log = structlog.get_logger()
@@ -171,16 +172,31 @@ class Turns:
             raise outcome
         return outcome
 
-    async def record(self, key: SessionKey, owner: str | None, drafts: Sequence[Entry]) -> tuple[Session, list[Entry]]:
+    async def record(
+        self,
+        key: SessionKey,
+        owner: str | None,
+        drafts: Sequence[Entry],
+        request_id: str | None = None,
+        request_sha256: str | None = None,
+    ) -> tuple[Session, list[Entry]]:
         """Stores what was said elsewhere, in order, after the resets that are due; no model is asked.
 
-        Raises Stopping and StorageError: then nothing was kept.
+        Of a request that was stored before, only what is missing is written, after a crash in the middle.
+        Raises Stopping, RequestConflict and StorageError: then nothing was kept.
         """
         if self._stopping:
             raise Stopping("The daemon is stopping. Send it again in a moment.")
         async with self._gate(key):
             session, _ = await self._session_for(key, Incoming(text="", user=owner))
-            return session, await self._store.append(session, *drafts)
+            if request_id is None:
+                return session, await self._store.append(session, *drafts)
+            known = await self._request(session, request_id, request_sha256)
+            stored_in = None if known is None else await self._store.session_of(known.turn)
+            session = stored_in or session
+            told = [] if stored_in is None else _stored_with(request_id, await self._store.everything(session))
+            missing = _marked(drafts, request_id, request_sha256)[len(told) :]
+            return session, [*told, *(await self._store.append(session, *missing) if missing else ())]
 
     async def _outcome(self, key: SessionKey, incoming: Incoming) -> Turn | Exception:
         """A refusal is for the one who asked; raised in the group it would end every turn."""
@@ -266,14 +282,17 @@ class Turns:
         """The turn this request id has already opened. Raises RequestConflict when the body is another one."""
         if incoming.request_id is None:
             return None
-        request = await self._store.request(session, incoming.request_id)
-        if request is None:
-            return None
-        if request.sha256 != incoming.request_sha256:
+        request = await self._request(session, incoming.request_id, incoming.request_sha256)
+        return None if request is None else await self.find(request.turn)
+
+    async def _request(self, session: Session, request_id: str, sha256: str | None) -> Request | None:
+        """What a request id has stored. Raises RequestConflict when that was something else."""
+        request = await self._store.request(session, request_id)
+        if request is not None and request.sha256 != sha256:
             raise RequestConflict(
-                f"The request id {incoming.request_id!r} was used for another message. Use a new id for a new message."
+                f"The request id {request_id!r} was used for another message. Use a new id for a new message."
             )
-        return await self.find(request.turn)
+        return request
 
     async def _enqueue(self, session: Session, lane: Lane[Turn], incoming: Incoming) -> Turn:
         model = self._models.choose(session.record.agent, incoming.model or session.record.settings.model)
@@ -699,6 +718,21 @@ def _in_place_of_failed(entries: Sequence[Entry], draft: Entry) -> list[Entry]:
     """A message that is sent again after its turn failed stands in the conversation once."""
     failed = failed_attempt(entries, draft) if isinstance(draft, UserEntry) else None
     return [] if failed is None else [RetractedEntry(turn=failed.turn, seqs=(failed.seq,))]
+
+
+def _marked(drafts: Sequence[Entry], request_id: str, sha256: str | None) -> list[Entry]:
+    """Drafts that are found again by their request; the first also says what the request was."""
+    hashes = (sha256, *[None] * (len(drafts) - 1))
+    return [
+        dataclasses.replace(draft, request_id=request_id, request_sha256=sha)
+        for draft, sha in zip(drafts, hashes, strict=True)
+        if isinstance(draft, UserEntry | AssistantEntry | ToolResultEntry)
+    ]
+
+
+def _stored_with(request_id: str, entries: Sequence[Entry]) -> list[Entry]:
+    said = (UserEntry, AssistantEntry, ToolResultEntry)
+    return [entry for entry in entries if isinstance(entry, said) and entry.request_id == request_id]
 
 
 def _lost(turn: str) -> TurnFailedEntry:

@@ -90,7 +90,7 @@ class UserEntry(Entry):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantEntry(Entry):
     """One reply of the model. `also` names further turns whose messages this call has shown the model
-    (queue modes `collect` and `steer`)."""
+    (queue modes `collect` and `steer`). `request_id`: the request with which a frontend stored it."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -98,6 +98,8 @@ class AssistantEntry(Entry):
     usage: Usage | None = None
     finish: Finish = "stop"
     also: tuple[str, ...] = ()
+    request_id: str | None = None
+    request_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,8 @@ class ToolResultEntry(Entry):
     name: str
     text: str
     is_error: bool = False
+    request_id: str | None = None
+    request_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -257,7 +257,9 @@ def _draft(entry: Entry) -> Entry:
                 request_sha256=None,
             )
         case AssistantEntry():
-            return dataclasses.replace(loose, also=())
+            return dataclasses.replace(loose, also=(), request_id=None, request_sha256=None)
+        case ToolResultEntry():
+            return dataclasses.replace(loose, request_id=None, request_sha256=None)
         case _:
             return loose
 

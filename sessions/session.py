@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sessions.context import answered_turns, open_turns, uncarried
 from sessions.entries import (
+    AssistantEntry,
     CommandEntry,
     EndedEntry,
     Entry,
@@ -113,13 +114,12 @@ class Session:
         self.entries.extend(entries)
         self.tokens += sum(e.tokens + MESSAGE_OVERHEAD for e in entries if e.tokens)
         for entry in entries:
+            self._remember(entry)
             match entry:
                 case UserEntry():
-                    self._remember(entry)
                     if entry.turn:
                         self.open[entry.turn] = None
                 case CommandEntry():
-                    self._remember(entry)
                     self.commands.append(entry)
                 case EndedEntry() | ResumedEntry():
                     self.commands.clear()
@@ -132,15 +132,16 @@ class Session:
         for turn in answered_turns(entries):
             self.open.pop(turn, None)
 
-    def _remember(self, entry: UserEntry | CommandEntry) -> None:
-        if entry.turn and entry.request_id:
-            self.requests.setdefault(entry.request_id, Request(entry.turn, entry.request_sha256))
+    def _remember(self, entry: Entry) -> None:
+        """What was stored without a turn is known by where it begins."""
+        if isinstance(entry, UserEntry | CommandEntry | AssistantEntry | ToolResultEntry) and entry.request_id:
+            turn = entry.turn or turn_id(self.id, entry.seq)
+            self.requests.setdefault(entry.request_id, Request(turn, entry.request_sha256))
 
     def know_requests(self, former: Sequence[Entry]) -> None:
         """Request ids of entries of earlier generations."""
         for entry in former:
-            if isinstance(entry, UserEntry | CommandEntry):
-                self._remember(entry)
+            self._remember(entry)
         self.requests_whole = True
 
     def moved(self, entries: Sequence[Entry], record: SessionRecord, transcript: Transcript) -> None:

@@ -48,6 +48,7 @@ def serve(
 
     import uvloop
 
+    from gateway.daemon import CannotListen
     from gateway.daemon import serve as run
     from gateway.http.auth import MissingSecret, UnsafeBinding, check_binding
     from gateway.jobs.hooks import MissingHookSecret
@@ -68,8 +69,8 @@ def serve(
         fail(str(error), USAGE)
     except StorageError as error:
         fail(f"{folder} cannot be used: {error}", FAILED)
-    except OSError as error:
-        fail(f"Cannot listen on {server.host}:{server.port}: {error.strerror or error}. Choose another --port.", FAILED)
+    except CannotListen as error:
+        fail(f"Cannot listen on {server.host}:{server.port}: {error.strerror}. Choose another --port.", FAILED)
     raise typer.Exit(code)
 
 

@@ -11,7 +11,7 @@ from gateway.http.auth import may_see, owner_of
 from gateway.http.json import clean
 from gateway.http.problems import Problem, not_found
 from gateway.http.routes import Body, Call, Route, json_answer
-from gateway.http.turns import checked_sender
+from gateway.http.turns import RequestId, checked_sender, fingerprint, idempotency_key
 from gateway.http.views import (
     EntryPageView,
     EntryView,
@@ -136,6 +136,7 @@ class EntriesIn(Body):
     """What was said, in order: all of it is written, or nothing."""
 
     entries: list[EntryIn] = Field(min_length=1, max_length=1000)
+    request_id: RequestId | None = Field(default=None, description="The same id again stores nothing twice")
 
 
 class EntriesView(BaseModel):
@@ -383,7 +384,9 @@ class SessionEndpoints:
         owner = owner_of(key, sender, call.caller, self._parts.config.sessions.identities)
         body: EntriesIn = call.body
         drafts = [draft_of(entry, self._parts.prompts.count) for entry in body.entries]
-        session, written = await self._parts.turns.record(key, owner, drafts)
+        request_id = body.request_id or idempotency_key(call.request)
+        sha256 = fingerprint(body, key) if request_id else None
+        session, written = await self._parts.turns.record(key, owner, drafts, request_id, sha256)
         return json_answer({"session": session.id, "entries": [entry_view(entry) for entry in written]}, 201)
 
     async def prompt(self, call: Call) -> web.Response:
@@ -464,7 +467,9 @@ def copyable(entry: Entry) -> bool:
 def unstamped(entry: Entry) -> Entry:
     """A draft with the content and time of an entry, free of its old turn."""
     loose = dataclasses.replace(entry, seq=0, id="", turn=None)
-    return dataclasses.replace(loose, request_id=None) if isinstance(loose, UserEntry) else loose
+    if isinstance(loose, UserEntry | AssistantEntry | ToolResultEntry):
+        return dataclasses.replace(loose, request_id=None, request_sha256=None)
+    return loose
 
 
 def draft_of(entry: UserIn | AssistantIn | ToolIn, count: Any) -> Entry:

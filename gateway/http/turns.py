@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gateway.turn import Turn
 
 MAX_REQUEST_ID = 256
+RequestId = Annotated[str, Field(min_length=1, max_length=MAX_REQUEST_ID)]
 Sender = Annotated[str, Field(min_length=1, max_length=256)]
 
 
@@ -36,9 +37,7 @@ class MessageIn(Body):
     content: list[Part] | None = Field(default=None, max_length=200)
     sender: Sender | None = Field(default=None, description="Who wrote it, as the frontend knows them")
     sender_name: Sender | None = Field(default=None, description="How that person is called")
-    request_id: Annotated[str, Field(min_length=1, max_length=MAX_REQUEST_ID)] | None = Field(
-        default=None, description="The same id again returns the same turn"
-    )
+    request_id: RequestId | None = Field(default=None, description="The same id again returns the same turn")
     model: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     stream: bool = False
     queue: QueueMode | None = Field(default=None, description="What happens when a turn runs already")
@@ -165,7 +164,7 @@ async def start_turn(parts: Parts, call: Call, key: SessionKey, body: MessageIn)
             speaker=speaker_of(key, sender, call.caller, parts.config.sessions.identities),
             role=call.caller.role,
             request_id=request_id,
-            request_sha256=_fingerprint(body, key) if request_id else None,
+            request_sha256=fingerprint(body, key) if request_id else None,
             model=body.model,
             queue=body.queue,
         ),
@@ -200,7 +199,8 @@ def checked_sender(parts: Parts, caller: Caller, key: SessionKey, sender: str | 
     return caller.user if caller.role == "user" else sender
 
 
-def _fingerprint(body: MessageIn, key: SessionKey) -> str:
+def fingerprint(body: Body, key: SessionKey) -> str:
+    """What a request id stands for: the same id with another one is a conflict."""
     content = body.model_dump_json(exclude={"request_id", "stream"})
     return hashlib.sha256(f"{key}\n{content}".encode()).hexdigest()
 

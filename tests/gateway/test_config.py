@@ -153,3 +153,8 @@ def test_no_secret_is_shown_of_a_configuration(tmp_path: Path) -> None:
 def test_settings_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Config().server.port = 1  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_role_for_a_model_that_nothing_defines_is_refused(tmp_path: Path) -> None:
+    assert problems(tmp_path, "roles: {chat: nope}") == ["roles.chat: there is no model 'nope' under models."]
+    assert load(written(tmp_path, "roles: {chat: offline}"), {}).roles.chat == "offline"

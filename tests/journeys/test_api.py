@@ -93,6 +93,29 @@ async def test_a_frontend_with_its_own_model_stores_entries_and_takes_the_prompt
     assert len(await client.transcript()) == 5
 
 
+async def test_what_was_stored_with_a_request_id_is_stored_once(tmp_path: Path, standin: StandIn) -> None:
+    settings = config(**model_settings(standin.base_url))
+    body: dict[str, Any] = {
+        "entries": [{"role": "assistant", "text": "welcome"}, {"role": "user", "text": "hi"}],
+        "request_id": "e1",
+    }
+    async with running(tmp_path, settings) as client:
+        status, first = await client.call("POST", f"{PATH}/entries", body)
+        assert status == 201
+        assert (await client.call("POST", f"{PATH}/entries", body))[1] == first
+        (torn,) = (tmp_path / "transcripts" / "main").glob("*.jsonl")
+    torn.write_bytes(torn.read_bytes()[:-20])  # as a crash in the middle of the request leaves it
+    async with running(tmp_path, settings) as client:
+        status, again = await client.call("POST", f"{PATH}/entries", body)
+        assert (status, [e["text"] for e in again["entries"]]) == (201, ["welcome", "hi"])
+        assert await client.texts() == ["welcome", "hi"]
+        other = {**body, "entries": body["entries"][:1]}
+        status, problem = await client.call("POST", f"{PATH}/entries", other)
+        assert (status, problem["title"]) == (409, "Request id used before")
+        assert (await client.call("POST", f"{PATH}/messages", {"text": "hi", "request_id": "e1"}))[0] == 409
+    assert not standin.requests
+
+
 async def test_history_reset_and_resume(client: Client) -> None:
     await client.say("one")
     before = (await client.get(PATH))["session"]

@@ -71,6 +71,17 @@ async def process(tmp_path: Path) -> AsyncIterator[Process]:
         await started.wait()
 
 
+async def test_an_address_that_is_taken_is_told_in_one_line(process: Process, tmp_path: Path) -> None:
+    port = process.url.rpartition(":")[2]
+    second = await start(tmp_path, "--port", port, "--data-dir", "other")
+    _, told = await second.communicate()
+    assert second.returncode == 1
+    assert told.decode().splitlines()[-1] == (
+        f"Cannot listen on 127.0.0.1:{port}: address already in use. Choose another --port."
+    )
+    assert "Traceback" not in told.decode()
+
+
 async def test_a_daemon_starts_answers_and_stops_in_an_empty_folder(
     process: Process, alone: CommandLine, tmp_path: Path
 ) -> None:
