@@ -66,7 +66,7 @@ class LastCall:
     def to_json(self) -> list[Any]:
         """A list, not an object: every session in the index has one."""
         return [
-            int(self.at.timestamp() * 1000),
+            round(self.at.timestamp() * 1000),
             self.model,
             self.generation,
             self.outline.to_json(),
