@@ -287,7 +287,7 @@ def _row(entry: Entry) -> dict[str, Any] | None:
             return None
     if not said.strip():
         return None
-    return {"seq": entry.seq, "at": int(entry.at.timestamp() * 1000), "role": role, "name": name, "text": said}
+    return {"seq": entry.seq, "at": round(entry.at.timestamp() * 1000), "role": role, "name": name, "text": said}
 
 
 def _said(row: Row[Any]) -> Said:
