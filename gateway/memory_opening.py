@@ -45,6 +45,7 @@ async def open_memories(path: Path, clock: Clock, policy: MemoryPolicy) -> tuple
         policy=policy,
         now=clock.now,
     )
+    await memories.start()
     return engine, memories
 
 

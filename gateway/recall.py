@@ -252,8 +252,9 @@ class Recall:
             if viewer.user is not None:
                 memories = await self._memory.open()
                 project = await _shared_project(memories, viewer)
-                result = await memories.search(viewer, words, limit=limit, filters=Filters(recalled=True))
-                found += [(hit.score, recalled_memory(hit.memory, None)) for hit in result.hits]
+                if memories.may_find(viewer):
+                    result = await memories.search(viewer, words, limit=limit, filters=Filters(recalled=True))
+                    found += [(hit.score, recalled_memory(hit.memory, None)) for hit in result.hits]
             if self._files is not None:
                 found += await self._files.find(agent, project, words, limit)
             self.problem = None
@@ -306,7 +307,8 @@ class Recall:
 
     async def _always_on(self, viewer: Viewer) -> list[Recalled]:
         try:
-            return await always_on(await self._memory.open(), viewer)
+            memories = await self._memory.open()
+            return await always_on(memories, viewer) if memories.may_find(viewer) else []
         except MemoryProblem as error:
             log.warning("recall.prefix_not_loaded", error=str(error))
             return []

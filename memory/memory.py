@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from memory.errors import Forgotten, NotThere
 from memory.portable import parse_lines, render_lines
-from memory.records import Change, Filters, ListQuery
+from memory.records import Change, Filters, ListQuery, user_pool
+from memory.store import MOST_POOLS, UPKEEP
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -67,6 +68,21 @@ class Memories:
         self._now = now
         self.after_write: list[Callable[[Memory], None]] = []
         self.recategorize: Callable[[Viewer, bool], Awaitable[str]] | None = None
+        self._filled: set[str] | None = None
+
+    async def start(self) -> None:
+        """Learns which pools hold anything. Raises MemoryUnavailable."""
+        filled = await self.store.pools(dataclasses.replace(UPKEEP, whole=True))
+        self._filled = {str(pool) for pool in filled} if len(filled) < MOST_POOLS else None
+
+    def may_find(self, viewer: Viewer) -> bool:
+        """Whether a search could find anything for a viewer: most people have no memories, and need not wait for one.
+
+        It decides nothing about who may see what.
+        """
+        if self._filled is None or viewer.user is None:
+            return True
+        return str(user_pool(viewer.user)) in self._filled or any(one.startswith("project:") for one in self._filled)
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -153,6 +169,8 @@ class Memories:
                 self._changed(outcome.memory)
 
     def _changed(self, memory: Memory) -> None:
+        if self._filled is not None:
+            self._filled.add(str(memory.pool))
         for hook in self.after_write:
             hook(memory)
 
