@@ -14,7 +14,7 @@ from memory.chunks import searched_text
 from memory.errors import InvalidMemory, NotThere
 from memory.indexing import Indexable, IndexChange, SourceFailed
 from memory.recall import Recalled
-from memory.search import Found, search
+from memory.search import Found, SearchResult, search
 from memory.workspace import ROOT_FILE, read, scan, stamp_now
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memory.chunks import ChunkDatabase, FileChunk
     from memory.policy import FilesPolicy, SearchPolicy
     from memory.records import TextHit
-    from memory.search import NearTexts, SearchMode, SearchResult
+    from memory.search import NearTexts, SearchMode
 
 T = TypeVar("T")
 
@@ -74,6 +74,7 @@ class WorkspaceFiles:
         self._rounds = 0
         self._waiting = 0
         self._files = 0
+        self._filled: set[str] | None = None
         self.problem: str | None = None
 
     # --- keeping up -----------------------------------------------------------------------------------------------
@@ -142,6 +143,7 @@ class WorkspaceFiles:
         """Takes over every difference, the newest files first. False: something changed meanwhile, look again."""
         present = await self._in_thread(self._scan)
         self._files = sum(len(files) for files in present.values())
+        self._filled = {shelf for shelf, files in present.items() if files}
         changed, gone = await self._in_thread(lambda: self._differences(present))
         for shelf, paths in gone.items():
             await self._in_thread(lambda s=shelf, p=paths: self._database.remove(s, p))
@@ -245,7 +247,11 @@ class WorkspaceFiles:
         limit: int,
         mode: SearchMode = "hybrid",
     ) -> SearchResult[FileChunk]:
-        """Pieces of the shelves' files."""
+        """Pieces of the shelves' files. Shelves without any are not looked into: most agents have none."""
+        if self._filled is not None:
+            shelves = [shelf for shelf in shelves if shelf in self._filled]
+        if not shelves:
+            return SearchResult(hits=())
         return await search(FileCorpus(self, shelves), vectors, words, policy=policy, limit=limit, mode=mode)
 
     async def proposals(self, shelves: Sequence[str], words: str, limit: int) -> list[TextHit]:
