@@ -24,5 +24,8 @@ def _daemon(url: str | None) -> Finding:
     if not daemon.reachable():
         return Finding("note", "daemon", f"none answers at {daemon.url}; start one with: sessiond serve")
     parts = daemon.call("GET", "/readyz")["parts"]
-    weak = [f"{name} is {part['state']} ({part['detail']})" for name, part in parts.items() if part["state"] != "ok"]
-    return Finding("bad" if weak else "ok", "daemon", "; ".join(weak) or f"answers at {daemon.url}")
+    told = {name: f"{name} is {part['state']} ({part['detail']})" for name, part in parts.items()}
+    weak = [told[name] for name, part in parts.items() if part["state"] in ("degraded", "down")]
+    early = [told[name] for name, part in parts.items() if part["state"] == "starting"]
+    level = "bad" if weak else "note" if early else "ok"
+    return Finding(level, "daemon", "; ".join([*weak, *early]) or f"answers at {daemon.url}")

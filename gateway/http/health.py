@@ -22,9 +22,9 @@ class Alive(BaseModel):
 
 
 class PartState(BaseModel):
-    """One part: `degraded` works without something, `down` does not work."""
+    """One part: `starting` is on its way, `degraded` works without something, `down` does not work."""
 
-    state: Literal["ok", "degraded", "down"]
+    state: Literal["ok", "starting", "degraded", "down"]
     detail: str = ""
 
 
@@ -106,7 +106,7 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         if parts.archive.problem is not None:
             return PartState(state="degraded", detail=parts.archive.problem)
         if not parts.archive.complete:
-            return PartState(state="degraded", detail=f"being opened or built; {parts.archive.waiting} sessions wait")
+            return PartState(state="starting", detail=f"being opened or built; {parts.archive.waiting} sessions wait")
         return PartState(state="ok")
 
     def memory() -> PartState:
@@ -121,7 +121,7 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
             return PartState(state="degraded", detail=f"{problem} Keyword search serves.")
         if status is None or status.state != "serving":
             told = "being opened" if status is None else f"{status.done} of {status.total} texts indexed"
-            return PartState(state="degraded", detail=f"{told}; keyword search serves")
+            return PartState(state="starting", detail=f"{told}; keyword search serves")
         return PartState(
             state="ok", detail=f"{status.done} texts" + (f", {status.failed} refused" * bool(status.failed))
         )
@@ -139,7 +139,7 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         if problem is not None:
             return PartState(state="degraded", detail=problem)
         if not parts.jobs.store.is_open:
-            return PartState(state="degraded", detail="being opened; what is due waits")
+            return PartState(state="starting", detail="being opened; what is due waits")
         return PartState(state="ok", detail=f"{parts.jobs.runs.going} runs go on, {parts.jobs.runs.waiting} wait")
 
     return {
