@@ -28,4 +28,4 @@ def _daemon(url: str | None) -> Finding:
     weak = [told[name] for name, part in parts.items() if part["state"] in ("degraded", "down")]
     early = [told[name] for name, part in parts.items() if part["state"] == "starting"]
     level = "bad" if weak else "note" if early else "ok"
-    return Finding(level, "daemon", "; ".join([*weak, *early]) or f"answers at {daemon.url}")
+    return Finding(level, "daemon", "; ".join([f"answers at {daemon.url}", *weak, *early]))
