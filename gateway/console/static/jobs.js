@@ -20,8 +20,7 @@ for (const form of document.querySelectorAll("[data-job]")) {
       title.textContent = place.dataset.title;
       const list = document.createElement("ul");
       for (const { local } of next) list.append(line(new Date(local).toLocaleString([], { dateStyle: "full", timeStyle: "short" })));
-      for (const note of notes) list.append(line(note));
-      place.append(title, list);
+      place.append(title, list, notes.join(" "));
     } catch (error) {
       place.textContent = error.message;
     }

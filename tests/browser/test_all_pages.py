@@ -1,0 +1,105 @@
+"""What must hold on every page: accessible in both themes, small, and as wide as the window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+
+from tests.bench.standin import StandIn
+from tests.browser.conftest import ROOT, TOKENS
+from tests.browser.sample import KEY, fill, sample_settings
+from tests.browser.watched import Watch, sign_in, visitor
+from tests.journeys.daemon import Client, config, model_settings, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from playwright.async_api import Browser
+
+pytestmark = pytest.mark.browser
+
+MAX_BYTES = 300_000
+TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
+  [...document.querySelectorAll("main *")].filter((one) => one.getBoundingClientRect().right > innerWidth)
+  .map((one) => one.outerHTML.slice(0, 100)).slice(0, 5)"""
+SERIOUS = ("serious", "critical")
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    """A daemon with something on every page."""
+    async with StandIn() as standin:
+        models = model_settings(standin.base_url)
+        models["roles"]["embedding"] = "offline"
+        async with running(tmp_path / "data", config(auth=TOKENS, **models, **sample_settings())) as client:
+            client.token = ROOT
+            await fill(client)
+            yield client
+
+
+async def every_page(client: Client) -> list[str]:
+    memories = (await client.get("/v1/memories?limit=2"))["memories"]
+    session = (await client.get(f"/v1/sessions/{KEY}"))["session"]
+    one, other = (memory["id"] for memory in memories)
+    chat = f"/sessions/{KEY}"
+    return [
+        *("", "/sessions", "/sessions?state=archived", chat, f"{chat}?q=halibut", f"{chat}?session={session}&at=3"),
+        "/sessions/agent:main:console:direct:nobody-yet",
+        *(
+            "/memory",
+            "/memory?q=bread",
+            "/memory?state=trashed",
+            f"/memory/{one}",
+            f"/memory/merge?id={one}&id={other}",
+        ),
+        *("/memory/map", "/memory/topics", "/jobs", "/jobs/every-hour", "/jobs/evening-note", "/hooks/deploys"),
+        *("/usage", "/settings", "/sessions/not-a-key"),
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_no_serious_finding_of_the_accessibility_engine(
+    browser: Browser, watch: Watch, client: Client, theme: Any
+) -> None:
+    watch.expected = ("400 (Bad Request)",)
+    context = await visitor(browser, watch, color_scheme=theme)
+    page = await context.new_page()
+    await page.goto("/console/login")
+    found = [f"/login {told}" for told in await findings(page)]
+    await sign_in(page, ROOT)
+    for path in await every_page(client):
+        await page.goto(f"/console{path}")
+        await page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+        found += [f"{path} {told}" for told in await findings(page)]
+    await context.close()
+    assert found == []
+
+
+async def findings(page: Any) -> list[str]:
+    results = await Axe().run(page)
+    return [
+        f"{one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
+        for one in results.response["violations"]
+        if one["impact"] in SERIOUS
+        for node in one["nodes"]
+    ]
+
+
+async def test_every_page_is_small_and_fits_a_phone(browser: Browser, watch: Watch, client: Client) -> None:
+    watch.expected = ("400 (Bad Request)",)
+    context = await visitor(browser, watch, viewport={"width": 390, "height": 844})
+    page = await context.new_page()
+    await sign_in(page, ROOT)
+    wrong: list[str] = []
+    for path in await every_page(client):
+        answer = await page.goto(f"/console{path}")
+        assert answer is not None
+        size = len(await answer.body())
+        wide = await page.evaluate(TOO_WIDE)
+        if size > MAX_BYTES or wide:
+            wrong.append(f"{path}: {size} bytes, too wide: {wide}")
+    await context.close()
+    assert wrong == []

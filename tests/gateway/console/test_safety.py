@@ -1,0 +1,123 @@
+"""What keeps the console from being used against whoever is signed in: over HTTP, without a browser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from gateway.console.logins import csrf_of
+from gateway.http.pipeline import COOKIE, CSRF_HEADER
+from tests.journeys.daemon import Client, config, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+TOKENS = {
+    "tokens": [
+        {"name": "root", "token": "root-token-of-the-tests", "role": "admin"},
+        {"name": "ana", "token": "ana-token-of-the-tests", "role": "user", "user": "ana"},
+    ]
+}
+PAGES = ("", "/sessions", "/memory", "/memory/map", "/memory/topics", "/jobs", "/usage", "/settings", "/login")
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    async with running(tmp_path / "data", config(auth=TOKENS)) as client:
+        yield client
+
+
+@pytest.fixture
+async def browser(client: Client) -> AsyncIterator[aiohttp.ClientSession]:
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(client.url, cookie_jar=jar) as session:
+        yield session
+
+
+async def sign_in(browser: aiohttp.ClientSession, token: str = "root-token-of-the-tests") -> str:
+    """The cookie."""
+    async with browser.post("/console/login", data={"token": token}) as answer:
+        assert answer.status == 200
+    return next(one.value for one in browser.cookie_jar if one.key == COOKIE)
+
+
+async def test_every_page_refuses_frames_scripts_and_styles_that_are_not_ours(browser: aiohttp.ClientSession) -> None:
+    await sign_in(browser)
+    for path in PAGES:
+        async with browser.get(f"/console{path}") as answer:
+            assert answer.status == 200, path
+            policy = answer.headers["Content-Security-Policy"]
+            assert "frame-ancestors 'none'" in policy
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert answer.headers["X-Frame-Options"] == "DENY"
+            assert answer.headers["Cache-Control"] == "no-store"
+            html = await answer.text()
+            assert " style=" not in html
+            assert " onclick" not in html
+            assert "<script>" not in html
+
+
+async def test_a_cookie_is_new_at_every_sign_in_and_out_of_reach_of_scripts(client: Client) -> None:
+    """Session fixation: a cookie that was there before signing in is worth nothing, and is not taken over."""
+    planted = "planted-by-somebody-else"
+    async with aiohttp.ClientSession(client.url, cookies={COOKIE: planted}) as session:
+        async with session.post(
+            "/console/login", data={"token": "root-token-of-the-tests"}, allow_redirects=False
+        ) as answer:
+            assert answer.status == 303
+            made = answer.cookies[COOKIE]
+        assert made.value != planted
+        assert made["httponly"]
+        assert made["samesite"] == "Strict"
+    async with (
+        aiohttp.ClientSession(client.url, cookies={COOKIE: planted}) as session,
+        session.get("/console", allow_redirects=False) as answer,
+    ):
+        assert answer.headers["Location"] == "/console/login"
+
+
+async def test_no_change_without_what_only_our_pages_know(browser: aiohttp.ClientSession) -> None:
+    cookie = await sign_in(browser)
+    address, body = "/v1/sessions/agent:main:web:direct:ana/messages?wait=0", {"text": "hi"}
+    for headers in ({}, {CSRF_HEADER: ""}, {CSRF_HEADER: csrf_of("another")}):
+        async with browser.post(address, json=body, headers=headers) as answer:
+            assert answer.status == 403
+        async with browser.delete("/v1/sessions/agent:main:web:direct:ana", headers=headers) as answer:
+            assert answer.status == 403
+    async with browser.post("/console/logout", data={"csrf": "wrong"}) as answer:
+        assert answer.status == 403
+    async with browser.post(address, json=body, headers={CSRF_HEADER: csrf_of(cookie)}) as answer:
+        assert answer.status == 202
+
+
+async def test_a_cookie_is_dead_after_signing_out(browser: aiohttp.ClientSession, client: Client) -> None:
+    cookie = await sign_in(browser)
+    async with browser.post("/console/logout", data={"csrf": csrf_of(cookie)}) as answer:
+        assert str(answer.url).endswith("/console/login")
+    async with (
+        aiohttp.ClientSession(client.url, cookies={COOKIE: cookie}) as session,
+        session.get("/v1/sessions") as answer,
+    ):
+        assert answer.status == 401
+
+
+async def test_a_person_sees_their_own_chats_and_memories_and_no_page_of_administrators(
+    browser: aiohttp.ClientSession, client: Client
+) -> None:
+    client.token = "root-token-of-the-tests"
+    await client.say("a secret of Bob", key="agent:main:web:direct:bob")
+    await client.say("a plan of Ana", key="agent:main:web:direct:ana")
+    await client.call("POST", "/v1/memories", {"text": "Bob keeps bees.", "pool": "user:bob"})
+    await sign_in(browser, "ana-token-of-the-tests")
+    for path in ("", "/sessions", "/memory", "/memory?q=bees&mode=keyword", "/usage", "/memory/topics"):
+        async with browser.get(f"/console{path}") as answer:
+            assert answer.status == 200, path
+            html = await answer.text()
+            assert "bob" not in html.casefold().replace("a secret of bob", "bob"), path
+    for path in ("/jobs", "/settings", "/sessions/agent:main:web:direct:bob", "/memory?pool=user:bob", "/jobs/x"):
+        async with browser.get(f"/console{path}") as answer:
+            assert answer.status == 404, path
