@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from memory.records import ListQuery
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory.policy import MemoryPolicy
-    from memory.records import Filters, Memory, Mode, TextHit, Viewer
+    from memory.records import Filters, Memory, Mode, Pool, TextHit, Viewer
     from memory.search import NearTexts
     from memory.store import MemoryStore
 
@@ -47,19 +48,27 @@ class Searcher(Protocol):
 
 
 class MemoryCorpus:
-    """The records, as one viewer may see them under some filters."""
+    """The records, as one viewer may see them under some filters. `pools` are those it may look into: asked once."""
 
-    def __init__(self, store: MemoryStore, viewer: Viewer, filters: Filters, weight: Callable[[Memory], float]) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        viewer: Viewer,
+        filters: Filters,
+        pools: Sequence[Pool],
+        weight: Callable[[Memory], float],
+    ) -> None:
         self._store = store
         self._viewer = viewer
         self._filters = filters
+        self._pools = pools
         self._weight = weight
 
     async def pools(self) -> Sequence[str]:
-        return [str(pool) for pool in await self._store.pools(self._viewer, self._filters)]
+        return [str(pool) for pool in self._pools]
 
     async def proposals(self, words: str, limit: int) -> Sequence[TextHit]:
-        return await self._store.text_hits(words, self._viewer, self._filters, limit=limit)
+        return await self._store.text_hits(words, self._viewer, self._filters, limit=limit, pools=self._pools)
 
     async def confirm(self, ids: Sequence[str]) -> Sequence[Found[Memory]]:
         confirmed = await self._store.confirm(ids, self._viewer, self._filters)
@@ -89,7 +98,9 @@ class MemorySearch:
             found, _ = await self._store.page(viewer, filters, ListQuery(limit=limit))
             return Findings(tuple(MemoryHit(memory, 0.0) for memory in found))
         now = self._now()
-        corpus = MemoryCorpus(self._store, viewer, filters, lambda memory: mild_weight(memory, self._policy, now))
+        pools = await self._store.pools(viewer, filters)
+        weight = partial(mild_weight, policy=self._policy, now=now)
+        corpus = MemoryCorpus(self._store, viewer, filters, pools, weight)
         result = await search(corpus, self.vectors, query, policy=self._policy.search, limit=limit, mode=mode)
         return Findings(tuple(MemoryHit(hit.found.item, hit.score) for hit in result.hits), result.problem)
 

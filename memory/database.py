@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from memory.errors import MemoryConflict, MemoryUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
-    from sqlalchemy import URL, Connection
+    from sqlalchemy import URL, Connection, Engine
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+T = TypeVar("T")
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_S = 10
@@ -31,6 +33,7 @@ class Records:
         self._engine = engine
         self._writer = asyncio.Lock()
         self.sqlite = engine.dialect.name == "sqlite"
+        self._plain = _plain_engine(engine) if self.sqlite else None
 
     async def migrate(self) -> None:
         """Makes or changes the tables. Alembic reads its steps from files, and waits: in a thread, for SQLite."""
@@ -46,6 +49,19 @@ class Records:
         try:
             async with self._engine.connect() as connection:
                 yield connection
+        except (DBAPIError, OSError) as error:
+            raise _unavailable(error) from error
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """One piece of reading as a whole: a step in a thread for SQLite, where each statement of `reading` takes five.
+
+        Raises MemoryUnavailable when the database cannot be read.
+        """
+        try:
+            if self._plain is not None:
+                return await asyncio.to_thread(_in_plain, self._plain, work)
+            async with self._engine.connect() as connection:
+                return await connection.run_sync(work)
         except (DBAPIError, OSError) as error:
             raise _unavailable(error) from error
 
@@ -89,6 +105,22 @@ def _unavailable(error: Exception) -> MemoryUnavailable:
 def _short(error: Exception) -> str:
     """The driver's words: the statement and its values, which hold texts, stay out."""
     return str(getattr(error, "orig", None) or error)
+
+
+def _plain_engine(engine: AsyncEngine) -> Engine:
+    """A second way to the same file, for threads; it is closed with the first."""
+    plain = create_engine(engine.url.set(drivername="sqlite"), connect_args={"timeout": BUSY_S})
+
+    @event.listens_for(engine.sync_engine, "engine_disposed")
+    def _close(_engine: Engine) -> None:  # pyright: ignore[reportUnusedFunction]
+        plain.dispose()
+
+    return plain
+
+
+def _in_plain(engine: Engine, work: Callable[[Connection], T]) -> T:
+    with engine.connect() as connection:
+        return work(connection)
 
 
 def _migrate_file(url: URL) -> None:

@@ -12,6 +12,7 @@ from memory.records import TextHit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from sqlalchemy import Connection
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from memory.records import Pool
@@ -63,8 +64,8 @@ class FullText:
             statement = text(f"DELETE FROM {TABLE} WHERE rowid = :number")  # noqa: S608
             await connection.execute(statement, [{"number": number} for number in numbers])
 
-    async def hits(
-        self, connection: AsyncConnection, words: str, pools: Sequence[Pool], limit: int, *, as_of: int | None = None
+    def hits(
+        self, connection: Connection, words: str, pools: Sequence[Pool], limit: int, *, as_of: int | None = None
     ) -> list[TextHit]:
         """The best active memories of these pools, or those valid at a time (milliseconds), the best first (BM25).
 
@@ -75,7 +76,7 @@ class FullText:
             return []
         wanted = " OR ".join(_quoted(term) for term in terms)
         places = " OR ".join(_quoted(_pool_term(str(pool))) for pool in pools)
-        found = await connection.execute(
+        found = connection.execute(
             text(_HITS.format(state=_ACTIVE if as_of is None else _VALID)),
             {"match": f"pool : ({places}) AND words : ({wanted})", "limit": limit, "at": as_of},
         )

@@ -21,17 +21,16 @@ if TYPE_CHECKING:
     from memory.records import Filters, ListQuery, Sort, Viewer
 
 
-def seen(viewer: Viewer, filters: Filters) -> ColumnElement[bool]:
-    """Rows the viewer may see and means: of the named pools, or of all that are its own."""
-    column = memories.c.pool
+def seen(viewer: Viewer, filters: Filters, column: ColumnElement[str] = memories.c.pool) -> ColumnElement[bool]:
+    """Rows the viewer may see and means: of the named pools, or of all that are its own. `column` holds the pool."""
     if filters.pools is None:
         return and_(readable(viewer, column), own_scope(viewer, column))
     return and_(readable(viewer, column), column.in_([str(pool) for pool in filters.pools]))
 
 
-def fitting(viewer: Viewer, filters: Filters) -> ColumnElement[bool]:
-    """Everything filters ask for but the state."""
-    conditions = [seen(viewer, filters), memories.c.importance >= filters.min_importance]
+def fitting(viewer: Viewer, filters: Filters, column: ColumnElement[str] = memories.c.pool) -> ColumnElement[bool]:
+    """Everything filters ask for but the state. `column` holds the pool."""
+    conditions = [seen(viewer, filters, column), memories.c.importance >= filters.min_importance]
     if filters.no_topic:
         conditions.append(memories.c.topic.is_(None))
     if filters.topics is not None:

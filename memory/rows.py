@@ -7,12 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memory.access import INSTANCE
-from memory.records import Audit, Memory, Source, Topic, parse_pool, text_hash
+from memory.records import Audit, Memory, Pool, Source, Topic, parse_pool, text_hash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from memory.records import Pool
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TIMES = (
@@ -24,6 +22,7 @@ TIMES = (
     "last_recalled_at",
     "checked_at",
 )
+SOURCE = tuple(one.name for one in dataclasses.fields(Source))
 PLAIN = "id topic kind text importance state place current supersedes author recall_count revision".split()
 
 
@@ -53,19 +52,41 @@ def memory_to_row(memory: Memory) -> dict[str, Any]:
 
 
 def memory_from_row(row: Mapping[Any, Any]) -> Memory:
-    plain: dict[str, Any] = {name: row[name] for name in PLAIN}
-    times: dict[str, Any] = {name: None if row[name] is None else time_of(row[name]) for name in TIMES}
+    """Many are read in every search, so nothing is checked that was checked when it was written."""
     return Memory(
-        **plain,
-        **times,
-        pool=parse_pool(row["pool"]),
+        id=row["id"],
+        pool=_kept_pool(row["pool"]),
+        text=row["text"],
+        topic=row["topic"],
+        kind=row["kind"],
+        importance=row["importance"],
+        state=row["state"],
+        valid_from=time_of(row["valid_from"]),
+        valid_to=_time_or_none(row["valid_to"]),
+        supersedes=row["supersedes"],
+        current=row["current"],
+        place=row["place"],
         properties=dict(row["properties"]),
         source=Source(**row["source"]),
+        author=row["author"],
+        created_at=time_of(row["created_at"]),
+        updated_at=time_of(row["updated_at"]),
+        trashed_at=_time_or_none(row["trashed_at"]),
+        last_recalled_at=_time_or_none(row["last_recalled_at"]),
+        recall_count=row["recall_count"],
+        checked_at=_time_or_none(row["checked_at"]),
+        revision=row["revision"],
     )
 
 
+def _kept_pool(text: str) -> Pool:
+    """The pool of a row: it was checked when it was written."""
+    kind, _, name = text.partition(":")
+    return Pool("user", name) if kind == "user" else Pool("project", name)
+
+
 def source_to_json(source: Source) -> dict[str, Any]:
-    return {name: value for name, value in dataclasses.asdict(source).items() if value is not None}
+    return {name: value for name in SOURCE if (value := getattr(source, name)) is not None}
 
 
 def topic_to_row(topic: Topic) -> dict[str, Any]:
@@ -114,6 +135,10 @@ def audit_from_row(row: Mapping[Any, Any]) -> Audit:
 
 def owner_name(owner: Pool | None) -> str:
     return INSTANCE if owner is None else str(owner)
+
+
+def _time_or_none(value: int | None) -> datetime | None:
+    return None if value is None else time_of(value)
 
 
 def _millis_or_none(at: datetime | None) -> int | None:

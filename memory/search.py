@@ -23,8 +23,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 SearchMode = Literal["hybrid", "vector", "keyword"]
 
-OVER_FETCH = 3
-OVER_FETCH_MORE = 20
+OVER_FETCH = 2
+OVER_FETCH_MORE = 10
 ROUNDS = 3
 GROWTH = 4
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memory.errors import InvalidMemory
 from memory.records import Keep, TopicDraft, checked_id
+from memory.redact import redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,6 +82,9 @@ def checked_draft(draft: TopicDraft) -> TopicDraft:
     leave_out = (draft.leave_out or "").strip() or None
     if leave_out is not None and len(leave_out) > MAX_DESCRIPTION:
         raise InvalidMemory("leave_out", f"has more than {MAX_DESCRIPTION} characters")
+    for field, text in (("name", name), ("description", description), ("leave_out", leave_out or "")):
+        if kinds := redact(text).kinds:
+            raise InvalidMemory(field, f"holds what looks like a secret ({', '.join(kinds)}); leave it out")
     return replace(
         draft,
         name=name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import delete, or_, select, tuple_
 
 from memory.access import readable, readable_topic, writable_pool
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
@@ -19,6 +19,7 @@ from memory.records import (
     Memory,
     Source,
     Written,
+    parse_pool,
     text_hash,
 )
 from memory.redact import redact
@@ -58,7 +59,8 @@ class Writes:
         pool = await self._pool(draft.pool)
         text, kinds = self._cleaned(draft.text)
         topic = None if draft.topic is None else await self.topic(pool, draft.topic)
-        properties = checked_properties(draft.properties)
+        properties, more = self._cleaned_properties(draft.properties)
+        kinds = tuple(dict.fromkeys((*kinds, *more)))
         if topic is not None:
             check_scope(topic, properties)
         now = self._op.now
@@ -283,6 +285,15 @@ class Writes:
         filtered = redact(plain)
         return filtered.text, filtered.kinds
 
+    def _cleaned_properties(self, given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Properties as they are kept, and the kinds of secrets taken out of their values. Raises InvalidMemory."""
+        checked = checked_properties(given)
+        if self._policy.allow_secrets:
+            return checked, ()
+        filtered = {name: redact(value) for name, value in checked.items()}
+        kinds = tuple(kind for one in filtered.values() for kind in one.kinds)
+        return {name: one.text for name, one in filtered.items()}, kinds
+
     def _fields(self, change: Change) -> dict[str, Any]:
         out: dict[str, Any] = {}
         if not isinstance(change.kind, Keep):
@@ -296,7 +307,7 @@ class Writes:
     async def _placed(self, before: Memory, change: Change, leaving: set[str | None] | None = None) -> dict[str, Any]:
         """Topic, properties and place after a move. Raises MemoryConflict when a bounded topic is full."""
         properties: Mapping[str, str] = (
-            before.properties if isinstance(change.properties, Keep) else checked_properties(change.properties)
+            before.properties if isinstance(change.properties, Keep) else self._cleaned_properties(change.properties)[0]
         )
         given = before.topic if isinstance(change.topic, Keep) else change.topic
         if given is None:
@@ -342,24 +353,23 @@ class Writes:
     async def _known(self, wanted: Sequence[tuple[Pool, str]]) -> _Known:
         """Active memories with one of these texts, and which of the texts were deleted."""
         known = _Known({}, set())
-        for pool in {pool for pool, _ in wanted}:
-            digests = list({digest for owner, digest in wanted if owner == pool})
-            for at in range(0, len(digests), CHUNK):
-                part = digests[at : at + CHUNK]
-                stones = select(tombstones.c.text_hash).where(
-                    tombstones.c.pool == str(pool), tombstones.c.text_hash.in_(part)
-                )
-                known.deleted |= {(pool, row[0]) for row in await self._connection.execute(stones)}
-                rows = select(memories).where(
-                    memories.c.pool == str(pool),
-                    memories.c.text_hash.in_(part),
-                    memories.c.state.in_(("active", "trashed")),
-                )
-                for row in (await self._connection.execute(rows)).mappings():
-                    if row["state"] == "active":
-                        known.put(memory_from_row(row))
-                    else:
-                        known.deleted.add((pool, row["text_hash"]))
+        pairs = list({(str(pool), digest) for pool, digest in wanted})
+        for at in range(0, len(pairs), CHUNK):
+            part = pairs[at : at + CHUNK]
+            stones = select(tombstones.c.pool, tombstones.c.text_hash).where(
+                tuple_(tombstones.c.pool, tombstones.c.text_hash).in_(part)
+            )
+            known.deleted |= {(parse_pool(row[0]), row[1]) for row in await self._connection.execute(stones)}
+            rows = select(memories).where(
+                tuple_(memories.c.pool, memories.c.text_hash).in_(part),
+                memories.c.state.in_(("active", "trashed")),
+            )
+            for row in (await self._connection.execute(rows)).mappings():
+                memory = memory_from_row(row)
+                if memory.state == "active":
+                    known.put(memory)
+                else:
+                    known.deleted.add((memory.pool, row["text_hash"]))
         return known
 
 

@@ -18,6 +18,7 @@ from memory.fulltext import FullText
 from memory.index import Near, point_of
 from memory.policy import MemoryPolicy
 from memory.records import Draft, Filters, Viewer, user_pool
+from memory.search import OVER_FETCH, OVER_FETCH_MORE
 from memory.store import MemoryStore
 from memory.text import cut, cut_query
 from tests.bench.figures import figure, quantile
@@ -127,7 +128,7 @@ async def _search(
             filters=Filters(pools=(user_pool(user),)),
         )
         between = time.perf_counter()
-        await given.near([f"user:{user}"], words, 50)
+        await given.near([f"user:{user}"], words, WANTED * OVER_FETCH + OVER_FETCH_MORE)
         ended = time.perf_counter()
         if number >= pools // 10:  # the first touch of a collection loads it
             ours.append(1000 * (between - started))

@@ -110,14 +110,17 @@ async def add(store: MemoryStore, viewer: Viewer, *texts: str) -> list[Memory]:
     return [written.memory for written in await store.add(viewer, drafts)]  # type: ignore[union-attr]
 
 
-def corpus(store: MemoryStore, viewer: Viewer, filters: Filters | None = None) -> MemoryCorpus:
-    return MemoryCorpus(store, viewer, filters or Filters(), lambda memory: mild_weight(memory, MemoryPolicy(), NOW))
+async def corpus(store: MemoryStore, viewer: Viewer, filters: Filters | None = None) -> MemoryCorpus:
+    pools = await store.pools(viewer, filters or Filters())
+    return MemoryCorpus(
+        store, viewer, filters or Filters(), pools, lambda memory: mild_weight(memory, MemoryPolicy(), NOW)
+    )
 
 
 async def texts_of(
     store: MemoryStore, viewer: Viewer, words: str, vectors: Lies | None = None, filters: Filters | None = None
 ) -> list[str]:
-    result = await search(corpus(store, viewer, filters), vectors, words, policy=POLICY, limit=10)
+    result = await search(await corpus(store, viewer, filters), vectors, words, policy=POLICY, limit=10)
     return [hit.found.text for hit in result.hits]
 
 
@@ -252,6 +255,6 @@ async def test_the_index_of_a_store_finds_by_vectors(store: MemoryStore) -> None
     )
     task = asyncio.create_task(indexer.run())
     await indexer.caught_up()
-    result = await search(corpus(store, ANA), indexer, "teas sugared", policy=PLAIN, limit=1, mode="vector")
+    result = await search(await corpus(store, ANA), indexer, "teas sugared", policy=PLAIN, limit=1, mode="vector")
     assert [hit.found.text for hit in result.hits] == ["Green tea without sugar"]
     task.cancel()
