@@ -181,15 +181,19 @@ def _proposal(raw: Any) -> Proposal | None:
     ids = given.get("ids") if isinstance(given.get("ids"), list) else [given.get("id")]
     importance, topic, text = given.get("importance"), given.get("topic"), given.get("text")
     seqs = given.get("from")
-    whole = isinstance(importance, int) and not isinstance(importance, bool)
     return Proposal(
         op=op,
         text=text if isinstance(text, str) else "",
         topic=topic if isinstance(topic, str) else None,
-        importance=min(10, max(1, importance)) if whole else None,
+        importance=_importance(importance),
         ids=tuple(dict.fromkeys(one for one in cast("list[Any]", ids) if isinstance(one, str))),
         seqs=tuple(one for one in cast("list[Any]", seqs) if isinstance(one, int)) if isinstance(seqs, list) else (),
     )
+
+
+def _importance(given: object) -> int | None:
+    """1 to 10; None for what is no whole number."""
+    return min(10, max(1, given)) if isinstance(given, int) and not isinstance(given, bool) else None
 
 
 # --- what is believed -------------------------------------------------------------------------------------------------
