@@ -1,0 +1,175 @@
+"""Hostile text in every field of every page: nothing executes, nothing of it becomes a part of a page."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway.jobs.signatures import sign_standard
+from tests.bench.standin import StandIn
+from tests.browser.conftest import ROOT, TOKENS
+from tests.browser.sample import HOOK_SECRET
+from tests.browser.watched import Watch, sign_in, visitor
+from tests.journeys.daemon import Client, config, model_settings, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from playwright.async_api import Browser
+
+pytestmark = pytest.mark.browser
+
+EVIL = (
+    "</textarea></title></script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
+    "\"'><svg onload=window.pwned=1></svg><style>*{display:none}</style>{{7*7}}${7*7}<!--"
+)
+MARKDOWN = (
+    f"{EVIL}\n\n[click](javascript:window.pwned=1) ![x](https://elsewhere.example/p.png) <b onclick=pwned=1>b</b>"
+)
+WIDE = "W" * 4000
+KEY = "agent:main:web:direct:<img src=x onerror=window.pwned=1>"
+FOREIGN = """() => ({
+  pwned: window.pwned ?? 0,
+  scripts: [...document.scripts].filter((one) => !one.src.includes("/console/static/")).length,
+  styles: document.querySelectorAll("style").length,
+  images: document.querySelectorAll("img").length,
+  handlers: [...document.querySelectorAll("*")].flatMap((one) => one.getAttributeNames())
+    .filter((name) => name.startsWith("on")).length,
+  links: [...document.links].filter((one) => /^(javascript|data|vbscript):/i.test(one.protocol)).length,
+  wide: document.documentElement.scrollWidth > innerWidth,
+  heading: document.querySelectorAll("main h1").length,
+})"""
+CLEAN = {
+    "pwned": 0,
+    "scripts": 0,
+    "styles": 0,
+    "images": 0,
+    "handlers": 0,
+    "links": 0,
+    "wide": False,
+    "heading": 1,
+}
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    async with StandIn() as standin:
+        models = model_settings(standin.base_url)
+        models["roles"]["embedding"] = "offline"
+        settings = config(
+            auth={
+                "tokens": [
+                    *TOKENS["tokens"],
+                    {"name": EVIL, "token": "another-token-here", "role": "user", "user": EVIL},
+                ]
+            },
+            hooks=[{"name": "h", "secret": HOOK_SECRET, "template": "{{ body.text }}", "instruction": EVIL}],
+            deliver={"give_up_hours": 0.0000001, "allow": ["127.0.0.1:9"]},
+            agents={"main": {"system": EVIL}},
+            **models,
+        )
+        async with running(tmp_path / "data", settings) as client:
+            client.token = ROOT
+            yield client
+
+
+async def poison(client: Client) -> list[str]:
+    """Hostile text wherever a stranger can put one; the paths of the pages that show it."""
+    await client.say(MARKDOWN, key=KEY, sender_name=EVIL[:200])
+    await client.say(f"{MARKDOWN} {WIDE}", key=KEY)
+    await client.say(f"call:time {EVIL}", key=KEY)
+    await client.say(f"/remember {EVIL}", key=KEY)
+    await client.call("PATCH", f"/v1/sessions/{_path(KEY)}", {"title": EVIL[:200]})
+    ids: list[str] = []
+    for text in (EVIL, f"{EVIL} again {WIDE}"):
+        fields = {"text": text, "properties": {EVIL[:60]: EVIL}}
+        status, content = await client.call("POST", "/v1/memories", fields)
+        assert status == 201, content
+        ids.append(content["id"])
+    await client.call("PATCH", f"/v1/memories/{ids[0]}", {"text": f"{EVIL} changed", "why": EVIL})
+    status, content = await client.call(
+        "POST", "/v1/topics", {"name": EVIL[:80], "description": EVIL, "leave_out": EVIL}
+    )
+    assert status == 201, content
+    status, content = await client.call("POST", "/v1/projects", {"id": EVIL, "name": EVIL, "members": [EVIL]})
+    assert status == 201, content
+    job = {"name": "j", "every": "1h", "message": "{% raw %}" + EVIL + "{% endraw %}"}
+    status, content = await client.call(
+        "POST", "/v1/jobs", {**job, "deliver": {"url": "http://127.0.0.1:9/?q=<script>window.pwned=1</script>"}}
+    )
+    assert status == 201, content
+    await client.call("POST", "/v1/jobs/j/run")
+    body = b'{"text": "<script>window.pwned=1</script>"}'
+    now = int(client.daemon.parts.clock.now().timestamp())
+    signed = {"webhook-id": "<b>1", "webhook-timestamp": str(now)}
+    secret = client.daemon.parts.jobs.hooks.hooks["h"].secret
+    signed["webhook-signature"] = sign_standard(secret, "<b>1", now, body)
+    status, content = await client.call("POST", "/hooks/h", body, headers=signed)
+    assert status == 202, content
+    async with asyncio.timeout(20):
+        while not (await client.get("/v1/deliveries?status=dead"))["deliveries"]:
+            await asyncio.sleep(0.02)
+    chat, evil = f"/sessions/{_path(KEY)}", _path(EVIL[:180].translate({ord("/"): "|", ord("{"): "(", ord("}"): ")"}))
+    return [
+        *("", "/sessions", f"/sessions?q={evil}&agent={evil}&channel={evil}", chat, f"{chat}?q={evil}"),
+        *("/memory", f"/memory?q={evil}&pool={_path('user:' + EVIL[:60])}", f"/memory/{ids[0]}", f"/memory/{ids[1]}"),
+        *(
+            f"/memory/merge?id={ids[0]}&id={ids[1]}",
+            "/memory/map",
+            "/memory/topics",
+            f"/memory/topics?pool=user:{evil}",
+        ),
+        *(
+            "/jobs",
+            "/jobs/j",
+            "/hooks/h",
+            "/usage",
+            "/settings",
+            f"/jobs/{evil}",
+            f"/sessions/{evil}",
+            f"/memory/{evil}",
+        ),
+    ]
+
+
+def _path(text: str) -> str:
+    from urllib.parse import quote
+
+    return quote(text, safe="")
+
+
+async def test_hostile_text_does_nothing_on_any_page(browser: Browser, watch: Watch, client: Client) -> None:
+    watch.expected = ("400 (Bad Request)", "404 (Not Found)", "422 (Unprocessable Entity)")
+    paths = await poison(client)
+    context = await visitor(browser, watch)
+    page = await context.new_page()
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    await sign_in(page, ROOT)
+    found: dict[str, object] = {}
+    for path in paths:
+        await page.goto(f"/console{path}")
+        await page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+        seen = await page.evaluate(FOREIGN)
+        if seen != CLEAN:
+            found[path] = {name: value for name, value in seen.items() if value != CLEAN[name]}
+    await context.close()
+    assert found == {}, "\n".join(f"{path[:60]}: {what}" for path, what in found.items())
+    assert dialogs == []
+
+
+async def test_a_reply_that_is_being_written_is_text_until_it_is_rendered(
+    browser: Browser, watch: Watch, client: Client
+) -> None:
+    context = await visitor(browser, watch)
+    page = await context.new_page()
+    await sign_in(page, ROOT)
+    await page.goto("/console/sessions/agent:main:web:direct:ana")
+    await page.get_by_role("textbox", name="Message").fill(MARKDOWN)
+    await page.keyboard.press("Enter")
+    await page.locator("#items .message.theirs").wait_for()
+    assert await page.evaluate(FOREIGN) == CLEAN
+    await context.close()
