@@ -27,7 +27,6 @@ from sessions.entries import (
     turn_id,
 )
 from sessions.files import StorageError
-from sessions.keys import SessionKey
 from sessions.lines import scan
 from sessions.packing import (
     pack_beside,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
 
     from sessions.files import Files
     from sessions.index import Index
+    from sessions.keys import SessionKey
     from sessions.policy import SessionsPolicy
 
 WRITERS = 32
