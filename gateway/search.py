@@ -121,7 +121,8 @@ class ArchiveSearch:
             chosen = await self._allowed(hits, allowed, limit)
             exhausted = all(len(search.scores) < candidates for search in searches)
             if len(chosen) == limit or exhausted or candidates >= MAX_CANDIDATES:
-                return Found(await self._with_surroundings(chosen, around), complete)
+                found = await self._with_surroundings(chosen, around)
+                return Found(found, complete and self._archive.complete)
             candidates *= 4
 
     async def searches(self, question: Question) -> list[Scored[int]]:

@@ -71,6 +71,7 @@ class Archive:
         self._opened = asyncio.Event()
         self._fresh = asyncio.Event()
         self._clean = asyncio.Event()
+        self._whole = asyncio.Event()
         self._fresh.set()
         self._clean.set()
         self.problem: str | None = None
@@ -133,6 +134,8 @@ class Archive:
         if await self._in_thread(index.wants_purge):
             self._clean.clear()
         await self._in_thread(partial(self._set_mark, None))
+        if not self._backlog:
+            self._whole.set()
         log.info("archive.opened", new=new, waiting=self.waiting)
         self._opened.set()
 
@@ -177,6 +180,7 @@ class Archive:
 
     async def _close(self) -> None:
         self._opened.clear()
+        self._whole.clear()
         await self._in_thread(self._close_index)
 
     def _close_index(self) -> None:
@@ -213,6 +217,8 @@ class Archive:
         finally:
             self._backlog += reversed(batch)
             self._catching_up = 0
+        if not self._backlog:
+            self._whole.set()
         if not self._changed:
             self._wake.clear()
             await self._wait(self._wake, REST_SHARE * (self._clock.monotonic() - started))
@@ -275,13 +281,16 @@ class Archive:
     # --- looking --------------------------------------------------------------------------------------------------
 
     async def look(self, work: Callable[[SearchIndex], T]) -> T:
-        """What `work` finds in the index, in a thread of its own; what has just been said is in it.
+        """What `work` finds in the index, in a thread of its own; what has just been said is in it. An index that is
+        found to be gone is waited for a moment, which is enough for a small one.
 
         Raises SearchFailed.
         """
-        for _ in range(2):
+        for again in range(2):
             if not await _within(self._opened, OPEN_WAIT_S):
                 raise SearchFailed(self.problem or "The archive is being opened. Try again in a moment.")
+            if again:
+                await _within(self._whole, FRESH_WAIT_S)
             await self.settled(FRESH_WAIT_S)
             index = self._index
             if index is None:
@@ -300,6 +309,7 @@ class Archive:
     def _report(self, damage: str) -> None:
         self._damage = damage
         self._opened.clear()
+        self._whole.clear()
         self._wake.set()
 
     async def settled(self, wait_s: float) -> bool:

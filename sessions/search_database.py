@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 BUSY_TIMEOUT_MS = 10_000
 STEPS_BETWEEN_LOOKS = 2_000
 _DAMAGE = (11, 26)  # SQLITE_CORRUPT, SQLITE_NOTADB
+_MOVED = 8 | 4 << 8  # SQLITE_READONLY_DBMOVED: the open file is no longer the one of that name
 _INTERRUPTED = 9
 
 metadata = MetaData()
@@ -95,8 +96,9 @@ def told() -> Generator[None]:
     try:
         yield
     except DBAPIError as error:
-        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
-        if code in _DAMAGE:
+        extended: int = getattr(error.orig, "sqlite_errorcode", 0)
+        code = extended & 0xFF
+        if code in _DAMAGE or extended == _MOVED:
             raise DamagedIndex(str(error.orig)) from error
         if code == _INTERRUPTED:
             raise SearchTooBroad(
