@@ -37,7 +37,8 @@ from gateway.models.pool import ModelPool
 from gateway.models.prices import price
 from gateway.parts import Parts
 from gateway.prompts import PromptBuilder
-from gateway.recall import Recall, former_summary
+from gateway.recall import Recall
+from gateway.recall_sources import former_session
 from gateway.refill import refill
 from gateway.replies import Replies
 from gateway.scheduler import Scheduler
@@ -145,7 +146,7 @@ def build_parts(
         settings=lambda _: config.memory.recall,
         clock=clock,
         files=workspaces,
-        previous=former_summary(store),
+        previous=former_session(store),
         thaw=prompts.thaw,
     )
     prompts.always.append(recall.prefix)

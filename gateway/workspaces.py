@@ -9,7 +9,6 @@ from gateway.tools import ToolFailed
 from memory.chunks import ChunkDatabase
 from memory.errors import MemoryProblem
 from memory.files import WorkspaceFiles, recalled_piece
-from memory.workspace import ROOT_FILE
 from sessions.folders import agent_folder
 
 if TYPE_CHECKING:
@@ -77,11 +76,10 @@ class Workspaces:
         result = await self.search(shelves, words, limit=limit)
         pieces = [hit.found.item for hit in result.hits]
         there = await self.files.there(pieces)
-        prefix = await self.prefix(agent) if any(piece.path == ROOT_FILE for piece in pieces) else None
         return [
             (hit.score, recalled_piece(piece, stale=not there[piece.id]))
             for hit, piece in zip(result.hits, pieces, strict=True)
-            if piece.id in there and not (piece.path == ROOT_FILE and piece.text.strip() in (prefix or ""))
+            if piece.id in there
         ]
 
     async def present(self, shown: Sequence[Recalled]) -> set[str]:

@@ -1,0 +1,127 @@
+"""What one session is shown of memory: what its model sees already, and what may still be added to that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import orjson
+
+from memory.recall import ALWAYS, Recalled, fit, render
+from memory.workspace import ROOT_FILE
+from sessions.entries import ToolResultEntry
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable, Sequence
+
+    from memory.policy import RecallPolicy
+    from memory.records import Viewer
+    from sessions.session import Session
+
+MEMORY_TOOLS = "Memory"
+"""How the names of the tools begin whose results hold memories."""
+
+
+@dataclass(slots=True)
+class Room:
+    """How many memories may still be added; searches for the same purpose share it."""
+
+    left: int
+
+
+@dataclass(slots=True)
+class Search:
+    """A search that runs, or has ended and was not shown yet.
+
+    `late`: nobody waited for its end, so what it found may have been deleted since.
+    """
+
+    task: asyncio.Task[list[Recalled]]
+    viewer: Viewer
+    room: Room
+    late: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """What stands in a session's system text: the agent's notes, and what is always on for one person (`owner`)."""
+
+    owner: Viewer | None
+    notes: str | None
+    always: tuple[Recalled, ...] = ()
+
+    @property
+    def text(self) -> str | None:
+        return "\n\n".join(text for text in (self.notes, render(self.always, ALWAYS)) if text) or None
+
+
+@dataclass(slots=True)
+class Shown:
+    """One session. `shown` stands in the calls of the running turn; `noted` are the ids a transcript names already."""
+
+    settings: RecallPolicy
+    turn: str = ""
+    viewer: Viewer | None = None
+    prefix: Prefix | None = None
+    shown: list[Recalled] = field(default_factory=list[Recalled])
+    noted: set[str] = field(default_factory=set[str])
+    searches: list[Search] = field(default_factory=list[Search])
+    searches_left: int = 0
+    _told: list[str] = field(default_factory=list[str])
+    _generation: int = 0
+    _read: int = 0
+
+    def begin(self, turn: str, viewer: Viewer, settings: RecallPolicy) -> None:
+        """A turn begins. What was found for somebody else is not shown any more."""
+        self.turn, self.viewer, self.settings = turn, viewer, settings
+        self.shown, self.noted = [], set()
+        self.searches = [search for search in self.searches if search.viewer == viewer]
+        self.refill()
+
+    def refill(self) -> None:
+        """A new message of the person: searching while the turn runs begins anew."""
+        self.searches_left = self.settings.mid_turn.searches
+
+    def read(self, session: Session) -> None:
+        """Takes note of what memory tools have answered: it stands in the history, word for word."""
+        entries = session.entries
+        if session.record.generation != self._generation or len(entries) < self._read:
+            self._told, self._read, self._generation = [], 0, session.record.generation
+        fresh = entries[self._read :]
+        self._told += [e.text for e in fresh if isinstance(e, ToolResultEntry) and e.name.startswith(MEMORY_TOOLS)]
+        self._read = len(entries)
+
+    def sees(self, one: Recalled) -> bool:
+        """Whether the model is shown the same words already, in the prefix or by a tool. A text that has changed since
+        is new to it."""
+        prefix = self.prefix
+        if prefix is not None and any(known.id == one.id and known.text == one.text for known in prefix.always):
+            return True
+        if one.kind == "file":
+            notes = prefix.notes if prefix is not None else None
+            return (one.where or "").startswith(f"{ROOT_FILE}:") and one.text.strip() in (notes or "")
+        told = f'"text":{orjson.dumps(one.text).decode()}'
+        return any(told in text for text in self._told)
+
+    def add(self, found: Iterable[Recalled], room: Room) -> None:
+        """Shows what fits, and is not seen already."""
+        fresh = [one for one in found if not self.sees(one)]
+        size_bytes = self.settings.max_bytes - sum(one.size_bytes for one in self.shown)
+        chosen = fit(fresh, seen=(one.id for one in self.shown), limit=room.left, max_bytes=size_bytes)
+        room.left -= len(chosen)
+        self.shown += chosen
+
+    def unnoted(self) -> list[Recalled]:
+        """What is shown and named in no entry yet; from now on it is."""
+        fresh = [one for one in self.shown if one.id not in self.noted]
+        self.noted |= {one.id for one in fresh}
+        return fresh
+
+
+def shown_of(shown: Sequence[Recalled]) -> dict[str, list[str]]:
+    """What was shown, by what can be looked up: ids of memories, files with their lines."""
+    return {
+        "memories": [one.id for one in shown if one.kind == "memory"],
+        "files": [one.where for one in shown if one.kind == "file" and one.where is not None],
+    }
