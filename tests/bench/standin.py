@@ -88,7 +88,8 @@ class StandIn:
     """A running stand-in on a port of 127.0.0.1.
 
     A fault is asked for by `script`, by the header `x-standin`, by a model named `fault:NAME`, or by a user's text
-    `fault:NAME`; `call:TOOL {json}` as the user's text makes it call that tool when it is offered.
+    `fault:NAME`; `call:TOOL {json}` as the user's text makes it call that tool when it is offered, and `calls:` with
+    lines of `TOOL {json}` makes it call one after the other.
     """
 
     def __init__(
@@ -197,7 +198,8 @@ class StandIn:
             answer.finish = fault
         may_call = body.get("tool_choice") not in ("none", {"type": "none"})
         offered = {_tool_name(tool) for tool in body.get("tools") or ()} if may_call else set[str]()
-        answer.call = next((call for text in texts if (call := _asked_call(text)) and call[0] in offered), None)
+        asked = [*(call for text in texts if (call := _asked_call(text))), *_next_call(body["messages"])]
+        answer.call = next((call for call in asked if call[0] in offered), None)
         if fault in ("broken_args", "object_args") and offered:
             answer.call = (min(offered), BAD_ARGUMENTS if fault == "broken_args" else '{"timezone":"UTC"}')
         if answer.call is not None:
@@ -466,6 +468,20 @@ def _asked_call(text: str) -> tuple[str, str] | None:
         return None
     name, _, arguments = text[5:].partition(" ")
     return name, arguments or "{}"
+
+
+def _next_call(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The call that is due of those a user's text lists: one for each reply since."""
+    replies = 0
+    for message in reversed(messages):
+        text = next(_texts_of(message), "")
+        if message["role"] == "user" and text.startswith("calls:"):
+            rows = text.splitlines()[1:]
+            for row in rows[replies : replies + 1]:
+                name, _, arguments = row.partition(" ")
+                yield name, arguments or "{}"
+            return
+        replies += message["role"] == "assistant"
 
 
 def _tool_name(tool: dict[str, Any]) -> str:
