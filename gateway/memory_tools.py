@@ -146,11 +146,14 @@ class MemoryTool:
         self._agents = agents
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> str:
+        return await self.run_as(viewer_of_chat(context.key, context.user, self._agents), arguments)
+
+    async def run_as(self, viewer: Viewer, arguments: Mapping[str, Any]) -> str:
+        """The result for this viewer, as text. Raises ToolFailed."""
         try:
             checked = self._arguments.model_validate(arguments)
         except ValidationError as error:
             raise ToolFailed("; ".join(_told(item) for item in error.errors())) from error
-        viewer = viewer_of_chat(context.key, context.user, self._agents)
         try:
             result = await self._work(await self._part.open(), viewer, checked)
         except MemoryProblem as error:

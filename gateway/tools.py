@@ -15,7 +15,7 @@ from compaction.layout import ToolSpec
 from sessions.entries import ToolResultEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sessions.entries import ToolCall
@@ -102,15 +102,7 @@ class ToolRegistry:
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResultEntry:
         """Runs one call. Whatever goes wrong becomes an error result: a tool never ends a turn."""
-        try:
-            text, is_error = await self._run(call, context), False
-        except ToolFailed as error:
-            text, is_error = str(error), True
-        except TimeoutError:
-            text, is_error = f"{call.name} took longer than {self._timeout_s:g} s and was stopped.", True
-        except Exception as error:
-            log.exception("tool.failed", tool=call.name)
-            text, is_error = f"{call.name} failed inside: {type(error).__name__}.", True
+        text, is_error = await outcome_of(call.name, self._run(call, context), timeout_s=self._timeout_s)
         return ToolResultEntry(call_id=call.id, name=call.name, text=text, is_error=is_error)
 
     async def _run(self, call: ToolCall, context: ToolContext) -> str:
@@ -123,5 +115,18 @@ class ToolRegistry:
             raise ToolFailed(f"The arguments are not JSON ({error}). Send a JSON object.") from error
         if not isinstance(arguments, dict):
             raise ToolFailed("The arguments must be a JSON object.")
-        async with asyncio.timeout(self._timeout_s):
-            return await tool.run(cast("dict[str, Any]", arguments), context)
+        return await tool.run(cast("dict[str, Any]", arguments), context)
+
+
+async def outcome_of(name: str, work: Awaitable[str], *, timeout_s: float) -> tuple[str, bool]:
+    """What a tool says, and whether it is an error: whatever goes wrong is told in words."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await work, False
+    except ToolFailed as error:
+        return str(error), True
+    except TimeoutError:
+        return f"{name} took longer than {timeout_s:g} s and was stopped.", True
+    except Exception as error:
+        log.exception("tool.failed", tool=name)
+        return f"{name} failed inside: {type(error).__name__}.", True

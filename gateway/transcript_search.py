@@ -14,7 +14,7 @@ from sessions.entries import format_time
 from sessions.found import Scope, SearchFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gateway.search import ArchiveSearch
     from gateway.tools import ToolContext
@@ -60,33 +60,13 @@ class TranscriptSearch:
         self._store = store
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> str:
-        query, limit = arguments.get("query"), arguments.get("limit", LIMIT)
-        if not isinstance(query, str) or not query.strip() or len(query) > MAX_QUERY:
-            raise ToolFailed(f"query must be a text of 1 to {MAX_QUERY} characters.")
-        if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
-            raise ToolFailed(f"limit must be a number from 1 to {MAX_LIMIT}.")
         key = str(context.key)
         session, shown = await self._shown(context)
 
         def allowed(record: SessionRecord, said: Said) -> bool:
             return record.key == key and not (said.session == session and said.seq in shown)
 
-        try:
-            found = await self._search.search(query, Scope(keys=(key,)), allowed=allowed, limit=limit, around=1)
-        except (NothingToSearch, SearchFailed) as error:
-            raise ToolFailed(str(error)) from error
-        terms = cut_query(query)
-        quotes = [
-            {
-                **_quote(hit.said, terms, TEXT_CHARACTERS),
-                "session": hit.said.session,
-                "before": [_quote(said, terms, AROUND_CHARACTERS) for said in hit.before],
-                "after": [_quote(said, terms, AROUND_CHARACTERS) for said in hit.after],
-            }
-            for hit in found.hits
-        ]
-        answer = {"note": NOTE, "found": quotes, **({} if found.complete else {"complete": False})}
-        return orjson.dumps(answer).decode()
+        return await search_as_tool(self._search, arguments, Scope(keys=(key,)), allowed, NOTE)
 
     async def _shown(self, context: ToolContext) -> tuple[str | None, set[int]]:
         """The session that speaks, and the messages of it that its prompt holds."""
@@ -95,6 +75,40 @@ class TranscriptSearch:
             return None, set()
         session = await self._store.open(record.session)
         return session.id, {entry.seq for entry in session.entries}
+
+
+async def search_as_tool(
+    search: ArchiveSearch,
+    arguments: Mapping[str, Any],
+    scope: Scope | None,
+    allowed: Callable[[SessionRecord, Said], bool],
+    note: str,
+    *,
+    with_key: bool = False,
+) -> str:
+    """Quotes as JSON, for a model. Raises ToolFailed."""
+    query, limit = arguments.get("query"), arguments.get("limit", LIMIT)
+    if not isinstance(query, str) or not query.strip() or len(query) > MAX_QUERY:
+        raise ToolFailed(f"query must be a text of 1 to {MAX_QUERY} characters.")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
+        raise ToolFailed(f"limit must be a number from 1 to {MAX_LIMIT}.")
+    try:
+        found = await search.search(query, scope, allowed=allowed, limit=limit, around=1)
+    except (NothingToSearch, SearchFailed) as error:
+        raise ToolFailed(str(error)) from error
+    terms = cut_query(query)
+    quotes = [
+        {
+            **_quote(hit.said, terms, TEXT_CHARACTERS),
+            **({"key": hit.record.key} if with_key else {}),
+            "session": hit.said.session,
+            "before": [_quote(said, terms, AROUND_CHARACTERS) for said in hit.before],
+            "after": [_quote(said, terms, AROUND_CHARACTERS) for said in hit.after],
+        }
+        for hit in found.hits
+    ]
+    answer = {"note": note, "found": quotes, **({} if found.complete else {"complete": False})}
+    return orjson.dumps(answer).decode()
 
 
 def _quote(said: Said, terms: Sequence[str], limit: int) -> dict[str, Any]:

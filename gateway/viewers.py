@@ -34,6 +34,19 @@ def viewer_of_caller(caller: Caller, user: str | None = None, pool: Pool | None 
             return Viewer(user=caller.user, author=caller.user or caller.name)
 
 
+def viewer_of_tools(caller: Caller, user: str | None = None, project: str | None = None) -> Viewer | None:
+    """The viewer of tools that are called outside any chat: one person's, also where the token may see everybody's.
+
+    None: a frontend that names nobody. `project` is where `shared` memories go; only its members may.
+    """
+    named = caller.user if caller.role == "user" else user
+    if named is None and caller.role == "admin":
+        named = caller.user or OWNER_USER
+    if named is None:
+        return None
+    return Viewer(user=named, author=caller.user or caller.name, origin="tool", project=project)
+
+
 def viewer_of_chat(
     key: SessionKey, user: str | None, agents: Mapping[str, AgentPolicy], *, origin: Origin = "tool"
 ) -> Viewer:

@@ -120,7 +120,11 @@ class MemoryFileRead:
         self._workspaces = workspaces
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> str:
-        shelf = agent_shelf(context.key.agent)
+        return await self.run_for(context.key.agent, arguments)
+
+    async def run_for(self, agent: str, arguments: Mapping[str, Any]) -> str:
+        """Lines of this agent's notes. Raises ToolFailed."""
+        shelf = agent_shelf(agent)
         path = arguments.get("path")
         if not path:
             found = await self._workspaces.files.paths(shelf)

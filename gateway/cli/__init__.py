@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import chat, data, deliveries, documents, evaluate, hooks, jobs, search, server, sessions
+from gateway.cli import chat, data, deliveries, documents, evaluate, hooks, jobs, mcp, search, server, sessions
 from gateway.cli import memory as memory_commands
 
 app = typer.Typer(
@@ -15,7 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for group in (server, chat, search, data):
+for group in (server, chat, search, data, mcp):
     group.register(app)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(jobs.app, name="jobs")

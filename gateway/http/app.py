@@ -29,7 +29,7 @@ from gateway.http.memories import routes as memory_routes
 from gateway.http.metrics import Metrics
 from gateway.http.pipeline import build_pipeline
 from gateway.http.topics import routes as topic_routes
-from gateway.surfaces import openai_chat
+from gateway.surfaces import mcp, openai_chat
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -56,6 +56,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *hooks.routes(parts),
         *deliveries.routes(parts),
         *openai_chat.routes(parts),
+        *mcp.routes(parts),
         *health.routes(health.daemon_checks(parts), metrics),
     ]
     return [*api, *openapi.routes(api, version("sessiond")), *docs.routes()]

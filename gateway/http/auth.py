@@ -113,6 +113,15 @@ def may_see(caller: Caller, key: str, owner: str | None) -> bool:
     return _under_prefix(caller, key) or (caller.key_prefixes is None and not is_internal(key))
 
 
+def may_use_agent(caller: Caller, agent: str) -> bool:
+    """Whether a caller may read what belongs to an agent: its name is among those, or in a prefix, of the token."""
+    if caller.agents is not None and agent not in caller.agents:
+        return False
+    if caller.role != "frontend" or caller.key_prefixes is None:
+        return True
+    return any(f"{prefix.rstrip(':')}:".startswith(f"agent:{agent}:") for prefix in caller.key_prefixes)
+
+
 def _under_prefix(caller: Caller, key: str) -> bool:
     """Whether a prefix names the key, by whole words: `agent:main:web` does not name `agent:main:web2:group:1`."""
     prefixes = caller.key_prefixes or ()

@@ -84,6 +84,8 @@ CALENDAR: dict[tuple[str, str], tuple[dict[str, Any] | None, int, set[str]]] = {
 }
 # by the signature of its body, not by a token; told apart in test_jobs_and_hooks
 SIGNED = {("POST", "/hooks/{name}")}
+# whose memories and chats a token's tools reach is told apart in test_mcp
+TOOLS = {("POST", "/mcp")}
 ALIKE = {
     ("GET", path)
     for path in ("/v1/models", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs.js", "/docs.css")
@@ -106,7 +108,16 @@ async def test_every_route_has_its_row(turns: tuple[Client, dict[str, str]]) -> 
     served -= memory
     assert (
         served
-        == set(ADDRESSED) | STREAMS | {("GET", "/v1/events")} | LISTS | WRITERS | ADMIN | ALIKE | set(CALENDAR) | SIGNED
+        == set(ADDRESSED)
+        | STREAMS
+        | {("GET", "/v1/events")}
+        | LISTS
+        | WRITERS
+        | ADMIN
+        | ALIKE
+        | set(CALENDAR)
+        | SIGNED
+        | TOOLS
     )
     public = {route.path for route in routes if route.public}
     assert not [path for path in public if path.startswith("/v1")]
@@ -221,6 +232,7 @@ async def test_without_a_known_token_there_is_nothing(turns: tuple[Client, dict[
             *WRITERS,
             *ADMIN,
             *CALENDAR,
+            *TOOLS,
             ("GET", "/v1/models"),
         ]:
             address = path.replace("{key}", KEYS["ana"]).replace("{id}", ids["ana"]).replace("{name}", "build")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.gateway.cli.conftest import CommandLine
 
 ROOT = Path(__file__).parents[3]
-HEAVY = ("aiohttp", "pydantic", "yaml", "openai", "anthropic", "tiktoken", "sqlalchemy", "uvloop", "rich")
+HEAVY = ("aiohttp", "pydantic", "yaml", "openai", "anthropic", "tiktoken", "sqlalchemy", "uvloop", "rich", "mcp")
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -29,8 +29,9 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_a_daemon_loads_no_provider_before_one_is_configured() -> None:
-    program = "import sys, gateway.daemon; print([n for n in ('openai', 'anthropic', 'chromadb') if n in sys.modules])"
+def test_a_daemon_loads_nothing_large_before_it_is_needed() -> None:
+    late = ("openai", "anthropic", "chromadb", "mcp", "starlette")
+    program = f"import sys, gateway.daemon; print([name for name in {late} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
