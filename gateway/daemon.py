@@ -24,8 +24,8 @@ from gateway.counting import LazyCounter
 from gateway.dispatch import CommandAnswers
 from gateway.ending import SessionTimer, log_ended, session_ended
 from gateway.gauge import Gauge
+from gateway.housekeeping import housekeeping
 from gateway.http.app import build_app
-from gateway.http.attachments import expire_uploads
 from gateway.http.runner import ProblemRunner
 from gateway.jobs.wiring import build_jobs
 from gateway.learnt import LearntModels
@@ -127,7 +127,7 @@ def build_parts(
         zone=zone,
         layout=config.compaction.cache_layout,
     )
-    learnt = LearntModels(data_dir / "models.json", models, files, clock)
+    learnt = LearntModels(data_dir / "models.json", models, files)
     calls = CallWatch(models, learnt)
     gauge = Gauge(models=models, prompts=prompts, calls=calls, learnt=learnt, policy=config.compaction)
     compactor = Compactor(
@@ -220,7 +220,7 @@ def build_parts(
         zone=config.sessions.reset.zone(zone),
     )
     scheduler.add(cleanup)
-    return Parts(
+    parts = Parts(
         config=config,
         data_dir=data_dir,
         clock=clock,
@@ -251,6 +251,9 @@ def build_parts(
         learnt=learnt,
         bus=bus,
     )
+    for thing in housekeeping(parts):
+        scheduler.add(thing)
+    return parts
 
 
 def room_for_tools(models: ModelPool, share: float) -> Callable[[Session], int | None]:
@@ -317,7 +320,6 @@ class Daemon:
             background = [
                 loops.create_task(parts.store.run(), name="index"),
                 loops.create_task(parts.compactor.run(), name="compactor"),
-                loops.create_task(parts.learnt.run(), name="learnt models"),
                 loops.create_task(parts.recall.run(), name="recall"),
             ]
             turns = loops.create_task(parts.turns.run(turns_stop, grace_s=parts.config.shutdown.grace_s), name="turns")
@@ -339,7 +341,6 @@ class Daemon:
                     loops.create_task(parts.models.warm(), name="model"),
                     loops.create_task(parts.ledger.run(), name="ledger"),
                     loops.create_task(refill(parts), name="ledger refill"),
-                    loops.create_task(expire_uploads(parts), name="uploads"),
                     loops.create_task(parts.archive.run(), name="archive"),
                     loops.create_task(parts.scheduler.run(), name="scheduler"),
                     loops.create_task(parts.jobs.run(), name="jobs"),

@@ -59,9 +59,13 @@ async def open_database(path: Path, tables: MetaData = metadata, *, synchronous:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
-    await asyncio.to_thread(_make_private, path)
-    async with engine.begin() as connection:
-        await connection.run_sync(tables.create_all)
+    try:
+        await asyncio.to_thread(_make_private, path)
+        async with engine.begin() as connection:
+            await connection.run_sync(tables.create_all)
+    except BaseException:
+        await engine.dispose()
+        raise
     return engine
 
 

@@ -16,13 +16,11 @@ from sessions.files import StorageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gateway.clock import Clock
     from gateway.models.policy import ModelPolicy
     from sessions.files import Files
     from sessions.usage import Usage
 
 FORMAT = 1
-WRITE_EVERY_S = 60.0
 START = Learnt(factor=1.25)
 
 log = structlog.get_logger()
@@ -37,13 +35,12 @@ class Policies(Protocol):
 class LearntModels:
     """By configured name. A model whose settings have changed is learnt anew: it may be another one."""
 
-    def __init__(self, path: Path, policies: Policies, files: Files, clock: Clock) -> None:
+    def __init__(self, path: Path, policies: Policies, files: Files) -> None:
         self._path = path
         self._policies = policies
         self._files = files
-        self._clock = clock
         self._known: dict[str, Learnt] = {}
-        self._changed = asyncio.Event()
+        self._changed = False
 
     def of(self, name: str) -> Learnt:
         """What is known of a model now; the start values of its provider when nothing is."""
@@ -78,7 +75,7 @@ class LearntModels:
     def _learn(self, name: str, learnt: Learnt, before: Learnt) -> None:
         if learnt != before:
             self._known[name] = learnt
-            self._changed.set()
+            self._changed = True
 
     async def load(self) -> None:
         """Takes over what was learnt before. A file that cannot be read is told and written anew: it is only advice."""
@@ -105,22 +102,15 @@ class LearntModels:
         told = f"{policy.provider}\n{policy.model}\n{policy.base_url}\n{policy.window}"
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
-    async def run(self) -> None:
-        """Writes what has changed, at most once a minute. A full disk delays it."""
-        while True:
-            await self._changed.wait()
-            await self.save()
-            await self._clock.sleep(WRITE_EVERY_S)
-
     async def save(self) -> None:
-        """Writes now, if anything has changed."""
-        if not self._changed.is_set():
+        """Writes now, if anything has changed. A full disk delays it."""
+        if not self._changed:
             return
-        self._changed.clear()
+        self._changed = False
         models = {name: {"of": self._settings(name), **learnt.to_json()} for name, learnt in self._known.items()}
         payload = orjson.dumps({"format": FORMAT, "models": models}, option=orjson.OPT_INDENT_2)
         try:
             await asyncio.to_thread(self._files.replace, self._path, payload)
         except StorageError as error:
             log.warning("models.not_written", error=str(error))
-            self._changed.set()
+            self._changed = True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
+from gateway.opening import Opening
 from sessions.usage import Usage
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class UsageLedger:
         self._pending: list[tuple[int, CallNote]] = []
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
-        self._opening: asyncio.Task[None] | None = None
+        self._opening = Opening("ledger opening", self._connect)
         self.problem: str | None = None
 
     def cost(self, model_name: str, model: str, usage: Usage) -> Decimal | None:
@@ -88,7 +89,7 @@ class UsageLedger:
         """Writes queued rows in batches. A locked or full database delays them; replies go on."""
         while True:
             try:
-                await self._open()
+                await self._opening.opened()
                 await self._wake.wait()
                 self._wake.clear()
                 await self.flush()
@@ -107,20 +108,12 @@ class UsageLedger:
         self._wake.set()
         await self._clock.sleep(RETRY_S)
 
-    async def _open(self) -> None:
-        """Opens the database once, whoever asks and whoever of them is cancelled meanwhile."""
-        if self._opening is None:
-            self._opening = asyncio.create_task(self._connect(), name="ledger opening")
-        try:
-            await asyncio.shield(self._opening)
-        finally:
-            if self._opening.done() and self._engine is None:
-                self._opening = None
-
-    async def _connect(self) -> None:
+    async def _connect(self) -> AsyncEngine:
         database = await asyncio.to_thread(_import_database)
-        self._engine = await database.open_database(self._path)
+        engine: AsyncEngine = await database.open_database(self._path)
+        self._engine = engine
         self._opened.set()
+        return engine
 
     async def flush(self) -> None:
         """Writes what is queued; rows stay queued when that fails."""
@@ -146,8 +139,8 @@ class UsageLedger:
     async def stop(self) -> None:
         """Writes the rest and closes. What cannot be written is taken from the transcripts at the next start."""
         try:
-            if self._pending or self._opening is not None:
-                await self._open()
+            if self._pending or self._opening.begun:
+                await self._opening.opened()
             while self._pending:
                 await self.flush()
         except Exception as error:

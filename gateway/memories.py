@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from gateway.opening import Opening
+from gateway.scheduler import NotNow
 from memory.errors import MemoryUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
     from gateway.agents import AgentPolicy
     from gateway.clock import Clock
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 RETRY_S = 5.0
-UPKEEP_S = 600.0
 OPENING_WAIT_S = 30.0
 
 
@@ -36,7 +39,7 @@ class MemoryPart:
         self._agents = agents
         self._memories: Memories | None = None
         self._opened = asyncio.Event()
-        self._engine: Any = None
+        self._opening = Opening("memory opening", self._load)
         self.problem: str | None = None
 
     async def open(self) -> Memories:
@@ -53,34 +56,49 @@ class MemoryPart:
         return self._memories
 
     async def run(self) -> None:
-        """Opens the records, then looks after them: what was purged leaves the files, old trash goes."""
+        """Opens the records, however often that fails, and tidies them up."""
         while True:
             try:
                 await self._connect()
-                await self._upkeep()
-                self.problem = None
-                await self._clock.sleep(UPKEEP_S)
+                await self.tidy()
             except Exception as error:
-                self.problem = f"Memory cannot be used now ({_told(error)}). Replies go on without it."
                 log.warning("memory.not_available", error=_told(error), kind=type(error).__name__)
+                self._note(error)
                 await self._clock.sleep(RETRY_S)
+            else:
+                return
+
+    async def tidy(self) -> None:
+        """What was purged leaves the files, old trash goes; nothing before they are open. Raises NotNow."""
+        if self._memories is None:
+            return
+        try:
+            await self._upkeep(self._memories)
+        except Exception as error:
+            self._note(error)
+            raise NotNow(_told(error)) from error
+        self.problem = None
+
+    def _note(self, error: Exception) -> None:
+        self.problem = f"Memory cannot be used now ({_told(error)}). Replies go on without it."
 
     async def stop(self) -> None:
-        if self._engine is not None:
-            await self._engine.dispose()
+        opened = await self._opening.settled()
+        if opened is not None:
+            await opened[0].dispose()
 
     async def _connect(self) -> None:
-        if self._memories is not None:
-            return
-        opening = await asyncio.to_thread(_import_opening)
-        self._engine, memories = await opening.open_memories(self._path, self._clock, self._policy)
-        await opening.make_projects(memories, {p.project for p in self._agents.values() if p.project is not None})
-        self._memories = memories
-        self._opened.set()
-        log.info("memory.opened")
+        if self._memories is None:
+            _, self._memories = await self._opening.opened()
+            self._opened.set()
+            log.info("memory.opened")
 
-    async def _upkeep(self) -> None:
-        memories = await self.open()
+    async def _load(self) -> tuple[AsyncEngine, Memories]:
+        opening = await asyncio.to_thread(_import_opening)
+        projects = {agent.project for agent in self._agents.values() if agent.project is not None}
+        return await opening.open_memories(self._path, self._clock, self._policy, projects)
+
+    async def _upkeep(self, memories: Memories) -> None:
         await memories.store.scrub()
         if self._policy.trash.days is not None:
             await memories.store.purge_old(self._clock.now() - timedelta(days=self._policy.trash.days))

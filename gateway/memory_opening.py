@@ -26,18 +26,27 @@ if TYPE_CHECKING:
     from memory.policy import MemoryPolicy
 
 
-async def open_memories(path: Path, clock: Clock, policy: MemoryPolicy) -> tuple[AsyncEngine, Memories]:
+async def open_memories(
+    path: Path, clock: Clock, policy: MemoryPolicy, projects: Iterable[str]
+) -> tuple[AsyncEngine, Memories]:
     """An engine of its own, since a purge rewrites the file and the ledger writes on meanwhile."""
     engine = await open_database(path, MetaData())
     try:
         records = Records(engine)
         await records.migrate()
+        memories = _connected(records, clock, policy)
+        await memories.start()
+        await make_projects(memories, projects)
     except BaseException:
         await engine.dispose()
         raise
+    return engine, memories
+
+
+def _connected(records: Records, clock: Clock, policy: MemoryPolicy) -> Memories:
     fulltext = FullText(cut, cut_query)
     store = MemoryStore(records, fulltext, policy, new_id=clock.new_id, now=clock.now)
-    memories = Memories(
+    return Memories(
         store=store,
         topics=TopicStore(records, fulltext, new_id=clock.new_id, now=clock.now),
         fulltext=fulltext,
@@ -45,8 +54,6 @@ async def open_memories(path: Path, clock: Clock, policy: MemoryPolicy) -> tuple
         policy=policy,
         now=clock.now,
     )
-    await memories.start()
-    return engine, memories
 
 
 async def make_projects(memories: Memories, names: Iterable[str]) -> None:

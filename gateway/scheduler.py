@@ -11,7 +11,7 @@ import structlog
 from gateway.clock import nap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from datetime import datetime
 
     from gateway.clock import Clock
@@ -24,6 +24,10 @@ JUMP_S = 5.0
 log = structlog.get_logger()
 
 
+class NotNow(Exception):
+    """What is due cannot be done now: it is tried again after `FAILED_S`. The message says why."""
+
+
 class Timed(Protocol):
     """Something with due times. It keeps them itself, so that a restart or a clock that is set loses none."""
 
@@ -34,8 +38,36 @@ class Timed(Protocol):
         ...
 
     async def run_due(self, now: datetime) -> None:
-        """Does what is due, once, however late it is. Only one call runs at a time; others are not held up by it."""
+        """Does what is due, once, however late it is. Only one call runs at a time; others are not held up by it.
+
+        Raises NotNow when it cannot.
+        """
         ...
+
+
+class Periodic:
+    """Housekeeping at a steady pace: at `first_at`, then `every_s` after it last began.
+
+    After three days of sleep it is done once; a clock that is set back makes nobody wait longer than `every_s`.
+    """
+
+    def __init__(
+        self, name: str, every_s: float, work: Callable[[], Awaitable[object] | None], *, first_at: datetime
+    ) -> None:
+        self.name = name
+        self._every = timedelta(seconds=every_s)
+        self._work = work
+        self._next_at = first_at
+
+    def next_due(self, now: datetime) -> datetime | None:
+        self._next_at = min(self._next_at, now + self._every)
+        return self._next_at
+
+    async def run_due(self, now: datetime) -> None:
+        work = self._work()
+        if work is not None:
+            await work
+        self._next_at = now + self._every
 
 
 def next_due(things: Iterable[Timed], now: datetime) -> datetime | None:
@@ -115,6 +147,8 @@ class Scheduler:
             after = self._clock.now()
             due = thing.next_due(after)
             pause_s = STILL_DUE_S if due is not None and due <= after else 0.0
+        except NotNow as error:
+            log.warning("due.not_now", thing=thing.name, why=str(error), retry_s=FAILED_S)
         except Exception:
             log.exception("due.failed", thing=thing.name, retry_s=FAILED_S)
         finally:

@@ -80,11 +80,16 @@ class WorkspaceFiles:
     # --- keeping up -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Watches and compares until cancelled. A watcher that fails is started again; comparing goes on without."""
+        """Watches, and compares when woken, until cancelled. A watcher that fails is started again; comparing goes on
+        without."""
         await self._in_thread(self._make_folders)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch(), name="files watcher")
             group.create_task(self._compare_for_ever(), name="files compared")
+
+    def check(self) -> None:
+        """Compares now: to be called now and then, for what the watcher did not see."""
+        self._wake.set()
 
     async def close(self) -> None:
         await self._in_thread(self._database.close)
@@ -128,16 +133,8 @@ class WorkspaceFiles:
             except (OSError, sqlite3.Error) as error:
                 self.problem = f"Workspace files are not followed now: {error}."
                 await self._sleep(RETRY_S)
-            await self._rest()
-
-    async def _rest(self) -> None:
-        """Until the watcher saw something, or it is time to look without being told."""
-        tasks = [asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(self._sleep(self._policy.compare_s))]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
+                self._wake.set()
+            await self._wake.wait()
 
     async def _compare(self) -> bool:
         """Takes over every difference, the newest files first. False: something changed meanwhile, look again."""

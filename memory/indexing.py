@@ -118,7 +118,7 @@ class Indexer:
         )
 
     def wake(self) -> None:
-        """Something changed in a source."""
+        """Something changed in a source, or it is time to count the points again."""
         self._wake.set()
 
     def rebuild(self) -> None:
@@ -256,7 +256,7 @@ class Indexer:
     # --- following --------------------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        """Takes over changes as they come, and counts now and then. Returns when a rebuild was asked for."""
+        """Takes over changes as they come, and counts; each time it is woken. Returns when a rebuild was asked for."""
         rounds = 0
         while not self._rebuild:
             self._wake.clear()
@@ -273,7 +273,7 @@ class Indexer:
                 if not future.done():
                     future.set_result(None)
             rounds += 1
-            await self._wait()
+            await self._wake.wait()
 
     async def _take_changes(self) -> None:
         for number, source in enumerate(self._sources):
@@ -315,12 +315,3 @@ class Indexer:
             await self._put(fresh)
         self._total = len(self._held) + len(self._failed)
         self._done = len(self._held)
-
-    async def _wait(self) -> None:
-        """Until something changed, or it is time to count."""
-        tasks = [asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(self._sleep(self._policy.check_s))]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()

@@ -25,7 +25,6 @@ DATABASE = "search.db"
 BATCH = 64
 PAGE = 500
 PAUSE_S = 0.2
-LOOK_S = 30.0
 RETRY_S = 5.0
 FRESH_WAIT_S = 1.0
 OPEN_WAIT_S = 10.0
@@ -91,6 +90,10 @@ class Archive:
         """A session has changed, or is gone."""
         self._changed[session] = None
         self._fresh.clear()
+        self._wake.set()
+
+    def check(self) -> None:
+        """Looks whether the file is still there: to be called now and then."""
         self._wake.set()
 
     # --- the loop -------------------------------------------------------------------------------------------------
@@ -224,12 +227,14 @@ class Archive:
             await self._wait(self._wake, REST_SHARE * (self._clock.monotonic() - started))
 
     async def _wait_for_work(self) -> None:
-        """Until something has changed; now and then also without, to see whether the file is still there."""
+        """Until something has changed, is to be cleared, or somebody wants to know whether the file is still there."""
         if self._changed or self._backlog:
             return
         self._wake.clear()
-        until_purge = max(0.0, self._next_purge - self._clock.monotonic())
-        await self._wait(self._wake, LOOK_S if self._clean.is_set() else until_purge)
+        if self._clean.is_set():
+            await self._wake.wait()
+        else:
+            await self._wait(self._wake, self._next_purge - self._clock.monotonic())
         if await self._in_thread(lambda: self._files.size(self._path)) is None:
             raise DamagedIndex("it was removed")
 

@@ -21,11 +21,13 @@ from pydantic import BaseModel, Field
 from gateway.http.json import clean_text
 from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route, json_answer, read_payload
+from gateway.scheduler import NotNow
 from sessions.entries import Attachment
 from sessions.files import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from aiohttp import web
 
@@ -38,7 +40,6 @@ log = structlog.get_logger()
 
 REFERENCE = "attachment:"
 UPLOADS_KEPT = timedelta(hours=24)
-SWEEP_S = 3600.0
 _MEDIA_TYPE = r"[A-Za-z0-9.+-]{1,60}/[A-Za-z0-9.+-]{1,60}"
 _DATA_URL = re.compile(rf"data:(?P<type>{_MEDIA_TYPE})(?:;[a-z]+=[^;,]{{1,60}}){{0,3}};base64,")
 
@@ -228,13 +229,11 @@ def decode_data_url(url: str, place: str, policy: SessionsPolicy) -> tuple[str, 
     return match["type"], content
 
 
-async def expire_uploads(parts: Parts) -> None:
-    """Removes uploads nobody used within a day, every hour, until it is cancelled."""
-    while True:
-        try:
-            expired = await asyncio.to_thread(parts.blobs.expire_uploads, parts.clock.now(), UPLOADS_KEPT)
-            if expired:
-                log.info("uploads.expired", uploads=expired)
-        except StorageError as error:
-            log.warning("uploads.not_expired", error=str(error))
-        await parts.clock.sleep(SWEEP_S)
+async def expire_uploads(blobs: Blobs, now: datetime) -> None:
+    """Removes uploads nobody used within a day. Raises NotNow."""
+    try:
+        expired = await asyncio.to_thread(blobs.expire_uploads, now, UPLOADS_KEPT)
+    except StorageError as error:
+        raise NotNow(str(error)) from error
+    if expired:
+        log.info("uploads.expired", uploads=expired)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
+from gateway.clock import within
 from gateway.jobs.store import JobsClosed
 from gateway.jobs.values import OPEN, Run
-from gateway.jobs.waiting import within
 from gateway.models.base import UnknownModel
 from gateway.turn import Incoming
 from gateway.turns import MessageTooLong, Stopping
@@ -194,13 +194,21 @@ class Runs:
         await self._written(run)
         if run.id in self._cancelled:
             await self._turns.stop(turn)
-        if not await within(self._clock, max(0.0, deadline - self._clock.monotonic()), turn.done()):
+        if not await self._done(turn, max(0.0, deadline - self._clock.monotonic())):
             await self._turns.stop(turn)
-            await within(self._clock, STOPPING_S, turn.done())
+            await self._done(turn, STOPPING_S)
             why = f"No reply within {run.timeout_s:g} s."
             return self._with_result(dataclasses.replace(run, status="timeout", error=why), turn.result)
         assert turn.result is not None  # noqa: S101
         return self._with_result(self._judged(run, turn.result), turn.result)
+
+    async def _done(self, turn: Turn, seconds: float) -> bool:
+        """Whether a turn ends within the time."""
+        try:
+            await within(self._clock, seconds, turn.done())
+        except TimeoutError:
+            return False
+        return True
 
     async def _accepted(self, run: Run, text: str, deadline: float) -> Turn:
         """The turn of the run's message: the one that a crash has cut goes on. A full queue or disk is waited for."""

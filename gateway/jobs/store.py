@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.jobs.policy import REVEAL
 from gateway.jobs.values import OPEN, Delivery, DeliveryStatus, Job, Run, RunKind
+from gateway.opening import Opening
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
@@ -53,6 +54,7 @@ class JobStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._engine: AsyncEngine | None = None
+        self._opening = Opening("jobs opening", self._connect)
         self._opened = asyncio.Event()
         self._writing = asyncio.Lock()
         self._adapters: dict[type[Any], TypeAdapter[Any]] = {}
@@ -65,19 +67,23 @@ class JobStore:
 
     async def open(self) -> None:
         """Creates the tables that are missing. Raises JobsClosed."""
-        database = await asyncio.to_thread(_import_database)
-        from gateway.jobs.tables import metadata
-
         try:
-            self._engine = await database.open_database(self._path, metadata, synchronous="FULL")
+            self._engine = await self._opening.opened()
         except Exception as error:
             raise self._closed(error) from error
         self.problem = None
         self._opened.set()
 
+    async def _connect(self) -> AsyncEngine:
+        database = await asyncio.to_thread(_import_database)
+        from gateway.jobs.tables import metadata
+
+        return await database.open_database(self._path, metadata, synchronous="FULL")
+
     async def close(self) -> None:
-        if self._engine is not None:
-            await self._engine.dispose()
+        engine = await self._opening.settled()
+        if engine is not None:
+            await engine.dispose()
 
     def _closed(self, error: Exception) -> Exception:
         """Faults of ours stay what they are."""

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import structlog
 
 from gateway.jobs.store import JobsClosed
+from gateway.scheduler import NotNow
 from sessions.files import StorageError
 from sessions.keys import parse_key
 from sessions.session import SessionGone
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from gateway.clock import Clock
     from gateway.jobs.store import JobStore
     from gateway.jobs.values import Run
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-EVERY = timedelta(minutes=5)
+EVERY_S = 300.0
 AT_ONCE = 50
 DEAD_KEPT = timedelta(days=30)
 
@@ -30,27 +29,21 @@ DEAD_KEPT = timedelta(days=30)
 class Upkeep:
     """Sessions of runs go `retention` after the end, unless their reply is still to be delivered."""
 
-    name = "run sessions"
-
     def __init__(self, *, store: JobStore, turns: Turns, clock: Clock, retention: timedelta | None) -> None:
         self._store = store
         self._turns = turns
         self._clock = clock
         self._retention = retention
-        self._next_at = clock.now()
 
-    def next_due(self, now: datetime) -> datetime | None:
-        return min(self._next_at, now + EVERY)
-
-    async def run_due(self, now: datetime) -> None:
-        self._next_at = now + EVERY
+    async def run(self) -> None:
+        """Deletes what is over. Raises NotNow."""
         try:
             await self.tidy()
         except (JobsClosed, StorageError) as error:
-            log.warning("run_sessions.not_tidied", error=str(error))
+            raise NotNow(str(error)) from error
 
     async def tidy(self) -> int:
-        """Deletes what is over. Returns how many sessions went."""
+        """Deletes what is over. Returns how many sessions went. Raises JobsClosed and StorageError."""
         now = self._clock.now()
         await self._store.forget_deliveries(now - DEAD_KEPT)
         gone = 0

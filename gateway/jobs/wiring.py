@@ -19,7 +19,8 @@ from gateway.jobs.runs import Runs
 from gateway.jobs.sender import Sender
 from gateway.jobs.store import JobsClosed, JobStore
 from gateway.jobs.telling import Telling
-from gateway.jobs.upkeep import Upkeep
+from gateway.jobs.upkeep import EVERY_S, Upkeep
+from gateway.scheduler import Periodic
 from sessions.entries import AssistantEntry
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class JobParts:
             group.create_task(self.outbox.run(), name="outbox")
             group.create_task(self.runs.run(), name="runs")
             group.create_task(self.followed.run(), name="followed sessions")
-            for timed in (self.outbox, self.runs, self.book, self.upkeep):
+            tidied = Periodic("run sessions", EVERY_S, self.upkeep.run, first_at=self.clock.now())
+            for timed in (self.outbox, self.runs, self.book, tidied):
                 self.scheduler.add(timed)
 
     async def _opened(self) -> None:

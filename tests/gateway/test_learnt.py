@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import errno
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.clock import ManualClock
 from gateway.learnt import LearntModels
 from gateway.models.policy import ModelPolicy
 from sessions.files import FaultyFiles
@@ -29,8 +27,7 @@ class Policies:
 
 
 def learnt(folder: Path, policies: Policies, files: FaultyFiles | None = None) -> LearntModels:
-    clock = ManualClock(datetime(2026, 12, 1, tzinfo=UTC))
-    return LearntModels(folder / "models.json", policies, files or FaultyFiles(), clock)
+    return LearntModels(folder / "models.json", policies, files or FaultyFiles())
 
 
 async def test_what_is_learnt_outlives_a_restart_as_long_as_it_is_the_same_model(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class Model:
 
 @pytest.fixture
 async def memories(tmp_path: Path) -> AsyncIterator[Memories]:
-    engine, memories = await open_memories(tmp_path / "state.db", SystemClock(), MemoryPolicy())
+    engine, memories = await open_memories(tmp_path / "state.db", SystemClock(), MemoryPolicy(), ())
     yield memories
     await engine.dispose()
 

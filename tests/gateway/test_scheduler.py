@@ -5,11 +5,15 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from structlog.testing import capture_logs
+
 from gateway.clock import ManualClock
-from gateway.scheduler import FAILED_S, Scheduler, next_due
+from gateway.scheduler import FAILED_S, NotNow, Periodic, Scheduler, next_due
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from gateway.scheduler import Timed
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -39,7 +43,7 @@ class Hourly:
 
 
 @asynccontextmanager
-async def running(clock: ManualClock, *things: Hourly) -> AsyncIterator[Scheduler]:
+async def running(clock: ManualClock, *things: Timed) -> AsyncIterator[Scheduler]:
     scheduler = Scheduler(clock)
     for thing in things:
         scheduler.add(thing)
@@ -138,3 +142,44 @@ async def test_a_thing_that_stays_due_does_not_spin() -> None:
     async with running(clock, thing):
         await clock.advance(10)
     assert 1 < len(thing.ran) <= 41
+
+
+class Swept:
+    """Housekeeping that remembers when it was done, and fails while it is told to."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.at: list[datetime] = []
+        self.full = False
+
+    async def sweep(self) -> None:
+        if self.full:
+            raise NotNow("the disk is full")
+        self.at.append(self._clock.now())
+
+
+async def test_housekeeping_comes_at_its_pace_once_after_a_sleep_and_soon_after_the_clock_was_set_back() -> None:
+    clock = ManualClock(START)
+    swept = Swept(clock)
+    async with running(clock, Periodic("sweep", 3600, swept.sweep, first_at=START)):
+        await clock.advance(2 * 3600)
+        assert swept.at == [START, START + HOUR, START + 2 * HOUR]
+        clock.set(START + timedelta(days=3))
+        await clock.advance(61)
+        assert len(swept.at) == 4
+        clock.set(START - timedelta(days=300))
+        await clock.advance(3661)
+        assert len(swept.at) == 5
+
+
+async def test_housekeeping_that_cannot_be_done_now_is_tried_again_soon_and_told_without_a_trace() -> None:
+    clock = ManualClock(START)
+    swept = Swept(clock)
+    swept.full = True
+    with capture_logs() as logs:
+        async with running(clock, Periodic("sweep", 3600, swept.sweep, first_at=START)):
+            await clock.advance(FAILED_S + 1)
+            swept.full = False
+            await clock.advance(FAILED_S)
+    assert [(line["event"], line["why"]) for line in logs] == [("due.not_now", "the disk is full")] * 2
+    assert swept.at == [START + timedelta(seconds=2 * FAILED_S)]

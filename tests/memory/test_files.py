@@ -68,7 +68,7 @@ class Shelf:
 
 @asynccontextmanager
 async def following(folder: Path, **policy: float) -> AsyncIterator[Shelf]:
-    shelf = Shelf(folder, FilesPolicy(**{"compare_s": 60, **policy}))  # type: ignore[arg-type]
+    shelf = Shelf(folder, FilesPolicy(**policy))  # type: ignore[arg-type]
     task = asyncio.create_task(shelf.files.run())
     try:
         async with asyncio.timeout(10):
@@ -103,9 +103,10 @@ async def test_new_changed_renamed_and_deleted_files_are_found_or_gone_within_se
 
 
 async def test_without_a_watcher_the_comparison_finds_it(tmp_path: Path) -> None:
-    async with following(tmp_path, compare_s=0.1) as shelf:
+    async with following(tmp_path) as shelf:
         shutil.rmtree(tmp_path / "workspaces")
         shelf.write("memory/a.md", "The boiler is in the cellar.")
+        shelf.files.check()
         await shelf.until("boiler", ["memory/a.md:1-1"])
 
 

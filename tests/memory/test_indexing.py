@@ -174,7 +174,7 @@ async def test_one_text_that_the_model_refuses_keeps_no_other_out_and_is_counted
         embedder.refuses = "\0"
         for _ in range(RETRY_ROUNDS):
             await one.indexer.caught_up()
-            await one.clock.advance(POLICY.check_s)
+            one.indexer.wake()
         await one.indexer.caught_up()
         assert one.indexer.status.failed == 0
         assert await one.index.count() == 3
@@ -185,13 +185,13 @@ async def test_points_that_vanish_or_appear_by_themselves_make_it_build_anew() -
     source = Texts(a="one", b="two")
     async with running(index, source) as one:
         await index.remove([point_of("a", "user:ana", "one")])
-        await one.clock.advance(POLICY.check_s)
+        one.indexer.wake()
         await one.until("waiting")
         await one.until("serving", RETRY_S)
         assert await index.count() == 2
         (vector,) = await HashEmbedder().embed_passages(["three"])
         await index.put([Point("foreign", "1", "user:bob")], vector.reshape(1, -1))
-        await one.clock.advance(POLICY.check_s)
+        one.indexer.wake()
         await one.until("waiting")
         await one.until("serving", RETRY_S)
         assert "foreign#1" not in await index.points()
