@@ -16,7 +16,6 @@ from aiohttp import web
 from gateway.announce import announce, announce_progress
 from gateway.bus import EventBus
 from gateway.calls import CallWatch
-from gateway.classifier import Classifier
 from gateway.cleanup import Cleanup
 from gateway.clock import SystemClock
 from gateway.compactor import Compactor
@@ -32,6 +31,7 @@ from gateway.learnt import LearntModels
 from gateway.ledger import UsageLedger
 from gateway.memories import MemoryPart
 from gateway.memory_tools import memory_tools
+from gateway.memory_wiring import build_memory_jobs
 from gateway.models.discovery import probe_ollama
 from gateway.models.pool import ModelPool
 from gateway.models.prices import price
@@ -220,6 +220,7 @@ def build_parts(
         zone=config.sessions.reset.zone(zone),
     )
     scheduler.add(cleanup)
+    memory_jobs, classifier = build_memory_jobs(memory=memory, models=models, ledger=ledger, clock=clock)
     parts = Parts(
         config=config,
         data_dir=data_dir,
@@ -234,7 +235,8 @@ def build_parts(
         tokens=tokens,
         ledger=ledger,
         memory=memory,
-        classifier=Classifier(memory, models, ledger, clock),
+        memory_jobs=memory_jobs,
+        classifier=classifier,
         vectors=vectors,
         workspaces=workspaces,
         recall=recall,
@@ -336,6 +338,7 @@ class Daemon:
                     loops.create_task(parts.tokens.load(), name="tokens"),
                     loops.create_task(parts.memory.run(), name="memory"),
                     loops.create_task(parts.classifier.run(), name="classifier"),
+                    loops.create_task(parts.memory_jobs.run(), name="memory jobs"),
                     loops.create_task(parts.vectors.run(), name="vectors"),
                     loops.create_task(parts.workspaces.run(), name="workspace files"),
                     loops.create_task(parts.models.warm(), name="model"),

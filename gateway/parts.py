@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gateway.learnt import LearntModels
     from gateway.ledger import UsageLedger
     from gateway.memories import MemoryPart
+    from gateway.memory_jobs import MemoryJobs
     from gateway.models.pool import ModelPool
     from gateway.prompts import PromptBuilder
     from gateway.recall import Recall
@@ -55,6 +56,7 @@ class Parts:
     tokens: LazyCounter
     ledger: UsageLedger
     memory: MemoryPart
+    memory_jobs: MemoryJobs
     classifier: Classifier
     vectors: VectorPart
     workspaces: Workspaces

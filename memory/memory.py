@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from memory.corpus import Findings, Searcher
     from memory.fulltext import FullText
+    from memory.jobs import JobUndone
     from memory.policy import MemoryPolicy
     from memory.records import Audit, Draft, Memory, Mode, Pool, Topic, TopicDraft, Viewer, Written
     from memory.store import MemoryStore
@@ -156,6 +157,13 @@ class Memories:
         for memory in changed:
             self._changed(memory)
         return changed
+
+    async def undo_job(self, viewer: Viewer, job_id: str) -> JobUndone:
+        """Raises NotThere and MemoryConflict."""
+        undone = await self.store.undo_job(viewer, job_id)
+        for memory in undone.memories:
+            self._changed(memory)
+        return undone
 
     async def unsorted_note(self, memory: Memory) -> str | None:
         """Told once for each pool: without a helper model a memory without topic is not recalled by itself."""

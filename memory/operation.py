@@ -80,6 +80,7 @@ class Operation:
                 "before": None if before is None else memory_to_row(before),
                 "after": None if after is None else memory_to_row(after),
                 "undone_by": None,
+                "job": self.viewer.job,
             }
         )
 

@@ -72,7 +72,7 @@ class Viewer:
     `user` None: nobody known, who sees nothing. `delegated`: a task of an agent, which gets no personal memory.
     `project`: the project this conversation belongs to; None with `conversation`: none. A person at an API
     (`conversation` False) sees all projects they are a member of. `admin`: sees every pool it names, and with `whole`
-    all of them when it names none.
+    all of them when it names none. `job`: the job that writes, kept in the history so that it can be undone as one.
     """
 
     user: str | None
@@ -84,6 +84,7 @@ class Viewer:
     conversation: bool = False
     project: str | None = None
     why: str = ""
+    job: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

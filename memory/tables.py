@@ -122,10 +122,12 @@ audit = Table(
     Column("before", JSON(none_as_null=True)),
     Column("after", JSON(none_as_null=True)),
     Column("undone_by", Id),
+    Column("job", Id, comment="the job that did it"),
     Index("memory_audit_memory", "memory"),
     Index("memory_audit_row", "row"),
     Index("memory_audit_operation", "operation"),
     Index("memory_audit_pool", "pool", "origin", "at"),
+    Index("memory_audit_job", "job"),
 )
 
 tombstones = Table(
@@ -153,4 +155,50 @@ state = Table(
         "name", String(32), primary_key=True, comment="`change`: last number given; `scrub`: 1 while a purge is due"
     ),
     Column("value", BigInteger, nullable=False),
+)
+
+jobs = Table(
+    "memory_jobs",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("pool", PoolName, nullable=False, comment="a pool, or `instance`"),
+    Column("state", String(16), nullable=False),
+    Column("automatic", Boolean, nullable=False),
+    Column("asked", JSON, nullable=False),
+    Column("place", JSON, nullable=False, comment="where it goes on after a kill"),
+    Column("started_at", Millis, nullable=False),
+    Column("ended_at", Millis),
+    Column("undone_at", Millis),
+    Column("model", String(256)),
+    Column("done", Integer, nullable=False),
+    Column("total", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("counts", JSON, nullable=False),
+    Column("problem", Text),
+    Index("memory_jobs_pool", "pool", "kind", "state"),
+)
+
+settings = Table(
+    "memory_settings",
+    metadata,
+    Column("pool", PoolName, primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("value", JSON(none_as_null=True)),
+)
+
+topic_audit = Table(
+    "memory_topic_audit",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("owner", PoolName, nullable=False),
+    Column("topic", Id, nullable=False),
+    Column("at", Millis, nullable=False),
+    Column("origin", String(16), nullable=False),
+    Column("author", String(512), nullable=False),
+    Column("job", Id),
+    Column("before", JSON(none_as_null=True)),
+    Column("after", JSON(none_as_null=True)),
+    Column("undone_at", Millis),
+    Index("memory_topic_audit_job", "job"),
 )

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import chat, data, deliveries, documents, evaluate, hooks, jobs, mcp, search, server, sessions
+from gateway.cli import (
+    chat,
+    data,
+    deliveries,
+    documents,
+    evaluate,
+    hooks,
+    jobs,
+    mcp,
+    memory_runs,
+    search,
+    server,
+    sessions,
+)
 from gateway.cli import memory as memory_commands
 
 app = typer.Typer(
@@ -22,6 +35,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(hooks.app, name="hooks")
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(memory_commands.app, name="memory")
+memory_commands.app.add_typer(memory_runs.app, name="jobs")
 app.add_typer(memory_commands.projects, name="projects")
 app.add_typer(documents.app, name="documents")
 app.add_typer(evaluate.app, name="eval")

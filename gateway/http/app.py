@@ -26,6 +26,7 @@ from gateway.http import (
 )
 from gateway.http.auth import Tokens
 from gateway.http.memories import routes as memory_routes
+from gateway.http.memory_runs import routes as memory_run_routes
 from gateway.http.metrics import Metrics
 from gateway.http.pipeline import build_pipeline
 from gateway.http.topics import routes as topic_routes
@@ -50,6 +51,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *usage.routes(parts),
         *memory_routes(parts),
         *topic_routes(parts),
+        *memory_run_routes(parts),
         *transfer.routes(parts),
         *cleanup.routes(parts),
         *jobs.routes(parts),

@@ -15,7 +15,7 @@ from aiohttp import web
 from tests.bench.prefix_cache import PrefixCache
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 HISTORY = 1000
 BAD_ARGUMENTS = '{"timezone": "Europe/Pra'
@@ -108,6 +108,8 @@ class StandIn:
         self._scripted: deque[str] = deque()
         self._runner: web.AppRunner | None = None
         self.requests: deque[Recorded] = deque(maxlen=HISTORY)
+        self.says: Callable[[dict[str, Any]], str] | None = None
+        """What it answers to a body, where nothing else was asked for."""
         self.port = 0
 
     @property
@@ -208,6 +210,8 @@ class StandIn:
             answer.pieces = ["word "] * 200_000
         elif fault in ("cut_utf8", "one_byte"):
             answer.pieces = ["Příliš ", "žluťoučký ", "kůň ", "สวัสดี ", "你好 ", "🙂"]
+        elif fault == "" and self.says is not None:
+            answer.pieces = [self.says(body)]
         elif fault != "empty":
             words = f"echo: {texts[-1] if texts else ''}".split(" ")
             answer.pieces = ["word "] * self._pace.tokens if self._pace.tokens else [f"{word} " for word in words]

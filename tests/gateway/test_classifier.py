@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from gateway.classifier import Classifier
 from gateway.clock import ManualClock
 from gateway.ledger import UsageLedger
+from gateway.memory_wiring import build_memory_jobs
 from gateway.models.base import Finished, ModelBroken, TextDelta
 from gateway.models.policy import ModelPolicy, RolesPolicy
 from gateway.models.pool import ModelPool
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
+    from gateway.classifier import Classifier
     from gateway.models.base import ModelEvent, ModelRequest
     from memory.memory import Memories
 
@@ -40,7 +41,7 @@ class Sorter:
         self.asked: list[dict[str, dict[str, str]]] = []
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        self.asked.append(orjson.loads(request.prompt.messages[-1].text))
+        self.asked.append(orjson.loads(request.prompt.messages[0].text))
         text = self.replies.pop(0) if self.replies else "{}"
         if text == "broken":
             raise ModelBroken("The helper model is away.")
@@ -66,7 +67,8 @@ async def sorting(path: Path, sorter: Sorter) -> AsyncIterator[tuple[Memories, M
         )
         pool.put(sorter)
         ledger = UsageLedger(path / "ledger.db", clock, lambda *_: None)
-        classifier = Classifier(Opened(path, memories), pool, ledger, clock)
+        part = Opened(path, memories)
+        _, classifier = build_memory_jobs(memory=part, models=pool, ledger=ledger, clock=clock)
         task = asyncio.create_task(classifier.run())
         while memories.recategorize is None:
             await asyncio.sleep(0)
@@ -133,16 +135,3 @@ async def test_prose_is_asked_again_once_and_a_model_that_is_away_is_shown(tmp_p
         while classifier.problem is None:
             await asyncio.sleep(0.001)
         assert "away" in classifier.problem
-
-
-async def test_everything_of_a_person_is_sorted_again_when_asked_for(tmp_path: Path) -> None:
-    sorter = Sorter()
-    async with sorting(tmp_path, sorter) as (memories, clock, classifier):
-        tea = (await memories.add(ANA, Draft(text="Ana drinks tea", topic="decisions"))).memory
-        await memories.add(person("bob"), Draft(text="Bob drinks tea", topic="decisions"))
-        assert await classifier.begin(ANA, False) == "0 memories are being sorted in the background."
-        sorter.replies = ['{"1": "preferences"}']
-        assert (await classifier.begin(ANA, True)).startswith("1 memories")
-        await asked(clock, sorter, 1)
-        assert await topic_of(memories, tea.id, "preferences")
-        assert sorter.asked[0]["facts"] == {"1": "Ana drinks tea"}

@@ -34,6 +34,9 @@ MEMORY_ROUTES: dict[tuple[str, str], dict[str, Any] | None] = {
     ("PATCH", "/v1/topics/{topic}"): {"always_on": False},
     ("DELETE", "/v1/topics/{topic}"): None,
     ("GET", "/v1/projects/{project}"): None,
+    ("GET", "/v1/memory-runs/{run}"): None,
+    ("POST", "/v1/memory-runs/{run}/stop"): None,
+    ("POST", "/v1/memory-runs/{run}/undo"): None,
 }
 MEMORY_LISTS: dict[tuple[str, str], dict[str, Any] | None] = {
     ("GET", "/v1/memories"): None,
@@ -41,6 +44,7 @@ MEMORY_LISTS: dict[tuple[str, str], dict[str, Any] | None] = {
     ("GET", "/v1/memories/export"): None,
     ("GET", "/v1/topics"): None,
     ("GET", "/v1/projects"): None,
+    ("GET", "/v1/memory-runs"): None,
 }
 MEMORY_WRITERS = {
     ("POST", "/v1/memories"): {"text": "mine"},
@@ -48,6 +52,7 @@ MEMORY_WRITERS = {
     ("POST", "/v1/memories/import"): {"content": '{"type":"memory","text":"mine"}'},
     ("POST", "/v1/memories/empty-trash"): None,
     ("POST", "/v1/topics"): {"name": "mine", "description": "what is mine"},
+    ("POST", "/v1/memory-runs"): {"kind": "recategorize"},
 }
 MEMORY_ADMIN = {
     ("POST", "/v1/projects"): {"id": "another"},
@@ -59,7 +64,9 @@ ALL_MEMORY_ROUTES = {*MEMORY_ROUTES, *MEMORY_LISTS, *MEMORY_WRITERS, *MEMORY_ADM
 
 def addressed(path: str) -> str:
     """A row of the table as the route writes it."""
-    return path.replace("{memory}", "{id}").replace("{topic}", "{id}").replace("{project}", "{id}")
+    for name in ("memory", "topic", "project", "run"):
+        path = path.replace(f"{{{name}}}", "{id}")
+    return path
 
 
 @pytest.fixture
@@ -184,7 +191,8 @@ async def _seeded(client: Client) -> dict[str, dict[str, str]]:
         project = f"{SECRET}-{who}"
         await call(client, "root", "POST", "/v1/projects", {"id": project, "members": [who]})
         await add(client, who, f"{SECRET} of the project of {who}", pool=f"project:{project}")
-        ids[who] = {"memory": fact["id"], "topic": fact["topic_id"], "project": project}
+        _, run = await call(client, who, "POST", "/v1/memory-runs", {"kind": "recategorize"})
+        ids[who] = {"memory": fact["id"], "topic": fact["topic_id"], "project": project, "run": run["id"]}
     return ids
 
 

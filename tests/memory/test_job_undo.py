@@ -1,0 +1,140 @@
+"""What a job has changed is taken back as far as nobody has changed it since."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from gateway.clock import ManualClock
+from memory.errors import MemoryConflict, NotThere
+from memory.records import Change, Draft, ListQuery, Viewer, user_pool
+from tests.memory.opened import opened, person
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from memory.jobs import MemoryJob
+    from memory.memory import Memories
+
+ANA = person("ana")
+TEXTS = ["Ana drinks tea", "Ana likes tea a lot", "Ana lives in Brno", "Ana has a dog"]
+Seen = dict[str, tuple[str, str, int, str | None]]
+
+
+async def state(memories: Memories) -> Seen:
+    """What a person sees of each memory."""
+    found: Seen = {}
+    for where in ("active", "trashed", "superseded"):
+        page, _ = await memories.page(ANA, query=ListQuery(state=where, limit=200))
+        found |= {m.id: (m.text, m.state, m.importance, m.topic) for m in page}
+    return found
+
+
+async def begun(memories: Memories) -> tuple[MemoryJob, Viewer]:
+    job, _ = await memories.store.jobs.begin("tidy", user_pool("ana"), asked={}, automatic=False)
+    return job, Viewer(user=None, author="job", origin="consolidation", admin=True, job=job.id)
+
+
+async def finished(memories: Memories, job: MemoryJob) -> None:
+    await memories.store.jobs.put(dataclasses.replace(job, state="done"))
+
+
+STEP = st.tuples(st.sampled_from(["text", "importance", "trash", "merge", "add"]), st.integers(0, 3), st.integers(0, 3))
+
+
+async def step(memories: Memories, viewer: Viewer, ids: list[str], one: tuple[str, int, int], number: int) -> None:
+    what, first, second = one
+    if what == "add":
+        await memories.add(viewer, Draft(text=f"added {number}", pool=user_pool("ana")))
+        return
+    active = [id_ for id_ in ids if (await memories.load(ANA, id_)).state == "active"]
+    if not active:
+        return
+    chosen = active[first % len(active)]
+    other = active[second % len(active)]
+    if what == "text":
+        await memories.update(viewer, chosen, Change(text=f"says {number}"))
+    elif what == "importance":
+        await memories.update(viewer, chosen, Change(importance=1 + number % 10))
+    elif what == "trash":
+        await memories.delete(viewer, chosen)
+    elif chosen != other:
+        await memories.merge(viewer, [chosen, other], f"merged {number}")
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # each example is a database: shrinking takes minutes
+)
+@given(st.lists(STEP, max_size=8), st.lists(STEP, max_size=2))
+async def test_undone_each_memory_is_as_before_or_as_a_person_has_left_it(
+    tmp_path: Path, steps: list[tuple[str, int, int]], person_does: list[tuple[str, int, int]]
+) -> None:
+    clock = ManualClock(datetime(2026, 5, 1, tzinfo=UTC))
+    async with opened(tmp_path / f"{uuid4()}.db", clock) as memories:
+        ids = [(await memories.add(ANA, Draft(text=text))).memory.id for text in TEXTS]
+        before = await state(memories)
+        job, viewer = await begun(memories)
+        for number, one in enumerate(steps):
+            await step(memories, viewer, ids, one, number)
+        after = await state(memories)
+        for number, one in enumerate(person_does, 100):
+            await step(memories, ANA, ids, one, number)
+        meanwhile = await state(memories)
+        await finished(memories, job)
+        undone = await memories.undo_job(ANA, job.id)
+        now = await state(memories)
+        if not person_does:
+            assert undone.left == 0
+            assert {id_: now[id_] for id_ in before} == before
+            assert all(now[id_][1] == "trashed" for id_ in now.keys() - before.keys())
+        for id_, seen in now.items():
+            touched = meanwhile.get(id_) != after.get(id_)
+            if touched:
+                assert seen == meanwhile[id_], "what a person has changed stands"
+            elif id_ in before:
+                assert seen in (before[id_], after[id_])
+        with pytest.raises(MemoryConflict, match="undone already"):
+            await memories.undo_job(ANA, job.id)
+
+
+async def test_only_the_owner_undoes_and_only_what_has_ended(tmp_path: Path) -> None:
+    clock = ManualClock(datetime(2026, 5, 1, tzinfo=UTC))
+    async with opened(tmp_path / "state.db", clock) as memories:
+        job, _ = await begun(memories)
+        with pytest.raises(MemoryConflict, match="still runs"):
+            await memories.undo_job(ANA, job.id)
+        await finished(memories, job)
+        with pytest.raises(NotThere):
+            await memories.undo_job(person("bob"), job.id)
+
+
+async def test_what_was_deleted_for_good_since_stays_gone_and_the_history_says_nothing_of_it(tmp_path: Path) -> None:
+    clock = ManualClock(datetime(2026, 5, 1, tzinfo=UTC))
+    async with opened(tmp_path / "state.db", clock) as memories:
+        tea = (await memories.add(ANA, Draft(text="Ana drinks tea"))).memory
+        dog = (await memories.add(ANA, Draft(text="Ana has a dog"))).memory
+        job, viewer = await begun(memories)
+        await memories.update(viewer, tea.id, Change(text="Ana drinks green tea"))
+        await memories.update(viewer, dog.id, Change(text="Ana has a big dog"))
+        await finished(memories, job)
+        told = await memories.store.job_changes(ANA, job.id)
+        assert [(c.before["text"], c.after["text"]) for c in told if c.before and c.after] == [
+            ("Ana drinks tea", "Ana drinks green tea"),
+            ("Ana has a dog", "Ana has a big dog"),
+        ]
+        await memories.purge(ANA, [tea.id])
+        undone = await memories.undo_job(ANA, job.id)
+        assert ([memory.id for memory in undone.memories], undone.left) == ([dog.id], 1)
+        told = await memories.store.job_changes(ANA, job.id)
+        assert [(c.before is None, c.undone) for c in told if c.memory == tea.id] == [(True, False)]
+        assert (await memories.load(ANA, dog.id)).text == "Ana has a dog"
+        assert await memories.store.job_changes(person("bob"), job.id) == []
