@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from memory.memory import Memories
     from memory.policy import MemoryPolicy
     from memory.records import Memory
+    from memory.removal import Purged
 
 log = structlog.get_logger()
 
 RETRY_S = 5.0
+CLEAR_WAIT_S = 5.0
 
 
 class Opener(Protocol):
@@ -63,7 +66,6 @@ class VectorPart:
         self._memory = memory
         self._clock = clock
         self._embedder: GuardedEmbedder | None = None
-        self._forgetting: set[asyncio.Task[None]] = set()
         self.indexer: Indexer | None = None
         self.sources: list[IndexSource] = []
         self.problem: str | None = None
@@ -93,6 +95,7 @@ class VectorPart:
     async def run(self) -> None:
         """Opens everything and follows the records. Replies go on by keywords whatever happens here."""
         if self._name is None:
+            await asyncio.to_thread(self._remove_unused)
             return
         while True:
             try:
@@ -114,13 +117,22 @@ class VectorPart:
         if self.indexer is not None:
             self.indexer.wake()
 
-    def changed(self, memory: Memory) -> None:
-        """A memory was written or deleted: the index follows, and a vector that was kept for its text goes."""
+    def changed(self, _memory: Memory) -> None:
+        """A memory was written or deleted: the index follows."""
         self.wake()
-        if self._embedder is not None:
-            task = asyncio.get_running_loop().create_task(self._embedder.forget([memory.text]), name="forget vector")
-            self._forgetting.add(task)
-            task.add_done_callback(self._forgetting.discard)
+
+    async def purged(self, gone: Purged) -> None:
+        """No vector of what was deleted for good stays in a file. After `CLEAR_WAIT_S` that goes on by itself."""
+        try:
+            async with asyncio.timeout(CLEAR_WAIT_S):
+                if self._embedder is not None:
+                    await self._embedder.forget(gone.texts)
+                if self.indexer is not None:
+                    await self.indexer.wipe(gone.pools)
+        except TimeoutError:
+            log.warning("vectors.cleared_later")
+        except EmbeddingFailed as error:
+            log.warning("vectors.not_forgotten", problem=str(error))
 
     async def _open(self) -> Indexer:
         if self.indexer is not None:
@@ -147,7 +159,15 @@ class VectorPart:
         )
         memories.searcher.vectors = self
         memories.after_write.append(self.changed)
+        memories.store.after_purge.append(self.purged)
         return self.indexer
+
+    def _remove_unused(self) -> None:
+        """Without an embedding model nobody would take what is deleted out of a former index; it can be made anew."""
+        folder = self._data_dir / "index"
+        if folder.is_dir():
+            log.info("vectors.removed", reason="there is no roles.embedding")
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _note(self, problem: str | None) -> None:
         self.problem = problem

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from memory.chroma_files import clear_files, fill_new_memory, load_numbers, save_numbers
 from memory.index import COLLECTIONS, IndexBroken, Near, by_collection, collection_number, parse_point
 
 if TYPE_CHECKING:
@@ -20,22 +22,34 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PREFIX = "sessiond-"
+PREFIX = "sessiond"
 MAX_BATCH = 500
 """Chroma takes 5,461 at once; a search that comes meanwhile waits for one batch."""
-PAGE = 5000
+COPIED = 100
+"""Points that are copied at once when a collection is written anew."""
+PAGE = 1000
 OPERATION_S = 60.0
 _DATABASE = "chroma.sqlite3"
 _OPENING = "opening"
+_REMOVED = "removed"
+_DROPPED = -1
+_NEW = "-new"
 
 
 class ChromaIndex:
     """One client in one thread. `url` None: files under `folder`, which are opened by nobody else.
 
-    Each rebuild begins in a new sub-folder: Chroma remembers, per path, that opening it once failed.
+    Each rebuild begins in a new sub-folder: Chroma remembers, per path, that opening it once failed. `prefix` keeps
+    several indexes apart on one server.
+
+    Chroma leaves what was removed in its files. So a file `removed` lists the collections that have lost points, and
+    `wipe` writes these anew.
     """
 
-    def __init__(self, folder: Path, url: str | None = None, *, operation_s: float = OPERATION_S) -> None:
+    def __init__(
+        self, folder: Path, url: str | None = None, *, prefix: str = PREFIX, operation_s: float = OPERATION_S
+    ) -> None:
+        self._prefix = prefix
         self._folder = folder
         self._url = url
         self._operation_s = operation_s
@@ -46,6 +60,7 @@ class ChromaIndex:
         self._path: Path | None = None
         self._inode = 0
         self._used = 0
+        self._removed: set[int] = set()
 
     async def open(self, fingerprint: Fingerprint) -> None:
         await self._run(lambda: self._open(fingerprint.name))
@@ -68,7 +83,7 @@ class ChromaIndex:
             for at in range(0, len(mine), MAX_BATCH):
                 await self._run(lambda n=number, k=mine[at : at + MAX_BATCH]: self._remove(n, k))
 
-    async def near(self, pools: Sequence[str], vector: Vectors, limit: int) -> list[Near]:
+    async def near(self, pools: Sequence[str] | None, vector: Vectors, limit: int) -> list[Near]:
         return await self._run(lambda: self._near(pools, vector, limit))
 
     async def points(self) -> dict[str, str]:
@@ -79,6 +94,29 @@ class ChromaIndex:
 
     async def count(self) -> int:
         return await self._run(self._count)
+
+    async def wipe(self, pools: Sequence[str] | None) -> None:
+        """A collection is copied without what was removed, beside searches; then the files are cleared.
+
+        On a server its own command does that: `chroma vacuum`.
+        """
+        if self._url is not None:
+            return
+        mine = None if pools is None else {collection_number(pool) for pool in pools} | {_DROPPED}
+        due = sorted(self._removed if mine is None else self._removed & mine)
+        for number in due:
+            if number != _DROPPED:
+                await self._copy(number)
+        if due:
+            await self._run(lambda: self._clear(due))
+
+    async def _copy(self, number: int) -> None:
+        if not await self._run(lambda: self._begin_copy(number)):
+            return
+        at = 0
+        while await self._run(lambda offset=at: self._copy_some(number, offset)):
+            at += COPIED
+        await self._run(lambda: self._end_copy(number))
 
     async def reset(self) -> None:
         await self._run(self._reset)
@@ -119,7 +157,7 @@ class ChromaIndex:
         if self._client is None:
             self._client = self._connect() if self._url is None else self._connect_server(self._url)
         for collection in self._client.list_collections():
-            number = _number_of(collection.name, space)
+            number = self._number_of(collection.name)
             if number is not None:
                 self._collections[number] = self._client.get_collection(collection.name, embedding_function=None)
         self._try_all()
@@ -128,6 +166,7 @@ class ChromaIndex:
         """A daemon that died while it opened the index may have died of it: then the index begins anew."""
         import chromadb
 
+        fill_new_memory()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         marker = self._folder / _OPENING
         if marker.exists():
@@ -139,6 +178,7 @@ class ChromaIndex:
         self._path.mkdir(mode=0o700, exist_ok=True)
         client = chromadb.PersistentClient(str(self._path), settings=_settings())
         self._inode = (self._path / _DATABASE).stat().st_ino
+        self._removed = load_numbers(self._path / _REMOVED)
         return client
 
     def _connect_server(self, url: str) -> Any:
@@ -174,12 +214,13 @@ class ChromaIndex:
         """Made when a pool first needs it: a small installation has a few."""
         self._check_there()
         if number not in self._collections:
-            self._collections[number] = self._client.get_or_create_collection(
-                f"{PREFIX}{self._space}-{number:02}",
-                embedding_function=None,
-                configuration={"hnsw": {"space": "cosine", "num_threads": 1}},
-            )
+            self._collections[number] = self._make(self._name_of(number))
         return self._collections[number]
+
+    def _make(self, name: str) -> Any:
+        return self._client.get_or_create_collection(
+            name, embedding_function=None, configuration={"hnsw": {"space": "cosine", "num_threads": 1}}
+        )
 
     def _put(self, number: int, points: list[Point], vectors: Vectors) -> None:
         self._collection(number).upsert(
@@ -191,18 +232,26 @@ class ChromaIndex:
     def _remove(self, number: int, keys: list[str]) -> None:
         self._check_there()
         if number in self._collections:
+            self._note_removed(number)
             self._collections[number].delete(ids=keys)
 
-    def _near(self, pools: Sequence[str], vector: Vectors, limit: int) -> list[Near]:
+    def _note_removed(self, number: int) -> None:
+        """Written before anything is removed, so that a kill in between leaves nothing behind for ever."""
+        if number not in self._removed and self._path is not None:
+            self._removed.add(number)
+            save_numbers(self._path / _REMOVED, self._removed)
+
+    def _near(self, pools: Sequence[str] | None, vector: Vectors, limit: int) -> list[Near]:
         self._check_there()
         found: list[Near] = []
-        for number, mine in by_collection(pools).items():
+        wanted = dict.fromkeys(self._collections, None) if pools is None else by_collection(pools)
+        for number, mine in wanted.items():
             if number not in self._collections:
                 continue
             answer = self._collections[number].query(
                 query_embeddings=[vector],
                 n_results=limit,
-                where={"pool": mine[0]} if len(mine) == 1 else {"pool": {"$in": mine}},
+                where=_where(mine),
                 include=["distances", "metadatas"],
             )
             rows = zip(answer["ids"][0], answer["distances"][0], answer["metadatas"][0], strict=True)
@@ -222,7 +271,7 @@ class ChromaIndex:
     def _reset(self) -> None:
         if self._url is not None:
             self._client = self._client or self._connect_server(self._url)
-            self._delete_collections(lambda name: _number_of(name, self._space) is not None)
+            self._delete_collections(lambda name: self._number_of(name) is not None)
             return
         self._release()
         self._discard()
@@ -231,14 +280,60 @@ class ChromaIndex:
 
     def _drop_others(self) -> None:
         self._check_there()
-        self._delete_collections(lambda name: name.startswith(PREFIX) and _number_of(name, self._space) is None)
+        ours = re.compile(rf"{re.escape(self._prefix)}-[0-9a-f]{{16}}-\d\d({_NEW})?")
+        self._delete_collections(lambda name: ours.fullmatch(name) is not None and self._number_of(name) is None)
 
     def _delete_collections(self, wanted: Callable[[str], bool]) -> None:
         for collection in self._client.list_collections():
             if wanted(collection.name):
+                self._note_removed(_DROPPED)
                 self._client.delete_collection(collection.name)
         kept = {collection.name for collection in self._client.list_collections()}
         self._collections = {number: one for number, one in self._collections.items() if one.name in kept}
+
+    # --- what was removed leaves the files --------------------------------------------------------------------------
+
+    def _begin_copy(self, number: int) -> bool:
+        """False: there is nothing to copy from."""
+        self._check_there()
+        if number not in self._collections:
+            return False
+        with contextlib.suppress(Exception):  # there is none, as a rule
+            self._client.delete_collection(self._name_of(number) + _NEW)
+        self._make(self._name_of(number) + _NEW)
+        return True
+
+    def _copy_some(self, number: int, offset: int) -> bool:
+        page = self._collections[number].get(limit=COPIED, offset=offset, include=["embeddings", "metadatas"])
+        if page["ids"]:
+            self._make(self._name_of(number) + _NEW).upsert(
+                ids=page["ids"], embeddings=page["embeddings"], metadatas=page["metadatas"]
+            )
+        return len(page["ids"]) == COPIED
+
+    def _end_copy(self, number: int) -> None:
+        """The copy takes the place of what it was made from."""
+        copy = self._make(self._name_of(number) + _NEW)
+        if copy.count() != self._collections[number].count():
+            raise IndexBroken("A copy of the vector index is not whole; it is rebuilt.")
+        self._client.delete_collection(self._name_of(number))
+        copy.modify(name=self._name_of(number))
+        self._collections[number] = self._client.get_collection(self._name_of(number), embedding_function=None)
+
+    def _clear(self, numbers: Sequence[int]) -> None:
+        assert self._path is not None  # noqa: S101
+        self._check_there()
+        clear_files(self._path, self._path / _DATABASE)
+        self._removed -= set(numbers)
+        save_numbers(self._path / _REMOVED, self._removed)
+
+    def _name_of(self, number: int) -> str:
+        return f"{self._prefix}-{self._space}-{number:02}"
+
+    def _number_of(self, name: str) -> int | None:
+        """Which collection of the model's 64 a name stands for; None for another's."""
+        found = re.fullmatch(rf"{re.escape(self._prefix)}-{re.escape(self._space)}-(\d\d)", name)
+        return int(found[1]) if found else None
 
     def _discard(self) -> None:
         numbers = self._numbers() if self._folder.exists() else []
@@ -266,10 +361,10 @@ def _guarded(work: Callable[[], T]) -> T:
         raise IndexBroken(f"The vector index cannot be used ({type(error).__name__}: {str(error)[:200]}).") from error
 
 
-def _number_of(name: str, space: str) -> int | None:
-    """Which collection of a model's 64 a name stands for; None for another's."""
-    start = f"{PREFIX}{space}-"
-    return int(name[len(start) :]) if name.startswith(start) and name[len(start) :].isdecimal() else None
+def _where(pools: Sequence[str] | None) -> dict[str, Any] | None:
+    if pools is None:
+        return None
+    return {"pool": pools[0]} if len(pools) == 1 else {"pool": {"$in": list(pools)}}
 
 
 def _pool_of(told: Any) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from memory.embed import EmbeddingFailed, unit_rows
-from memory.vector_cache import digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from memory.embed import Embedder, Fingerprint, Purpose, Vectors
     from memory.policy import EmbeddingPolicy
@@ -19,18 +19,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+QUESTIONS = 256
+"""Vectors of searches that are kept, in memory only: they are what people say to the model."""
+
 
 class GuardedEmbedder:
     """What the rest of memory asks for vectors.
 
     `redact` takes secrets out of every text before anything else sees it. After a failure queries fail at once for
     `rest_s`, so that replies do not wait for a model that is down; passages, which nobody waits for, try again.
+    `cache` keeps vectors of passages; None: they are computed whenever they are asked for.
     """
 
     def __init__(
         self,
         inner: Embedder,
-        cache: VectorCache,
+        cache: VectorCache | None,
         policy: EmbeddingPolicy,
         *,
         redact: Callable[[str], str],
@@ -43,6 +47,7 @@ class GuardedEmbedder:
         self._monotonic = monotonic
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vector-cache")
         self._fingerprint: Fingerprint | None = None
+        self._questions: OrderedDict[str, bytes] = OrderedDict()
         self._resting_until = 0.0
         self.problem: str | None = None
 
@@ -66,12 +71,20 @@ class GuardedEmbedder:
         return await self._embed("passage", texts)
 
     async def forget(self, texts: Iterable[str]) -> None:
-        """Removes what was computed from texts that are deleted for good."""
-        await self._in_thread(lambda: self._cache.forget([self._cleaned(text) for text in texts]))
+        """Removes what was computed from texts that are deleted for good. Raises EmbeddingFailed; then try again."""
+        cache, gone = self._cache, [self._cleaned(text) for text in texts]
+        for text in gone:
+            self._questions.pop(text, None)
+        if cache is not None:
+            try:
+                await self._in_thread(lambda: cache.forget(gone))
+            except (sqlite3.Error, OSError) as error:
+                raise EmbeddingFailed(f"Kept vectors cannot be removed now ({error}).") from error
 
     async def close(self) -> None:
         await self._inner.close()
-        await self._in_thread(self._cache.close)
+        if self._cache is not None:
+            await self._in_thread(self._cache.close)
         self._thread.shutdown(wait=False)
 
     async def _embed(self, purpose: Purpose, texts: Sequence[str]) -> Vectors:
@@ -79,20 +92,29 @@ class GuardedEmbedder:
 
         fingerprint = await self.prepare()
         cleaned = [self._cleaned(text) for text in texts]
-        digests = [digest_of(purpose, text) for text in cleaned]
-        found = await self._load(fingerprint, digests)
-        missing = {digest: text for digest, text in zip(digests, cleaned, strict=True) if digest not in found}
-        if missing and purpose == "query" and self._monotonic() < self._resting_until:
+        found = self._asked_before(cleaned) if purpose == "query" else await self._load(fingerprint, cleaned)
+        wanted = list(dict.fromkeys(text for text in cleaned if text not in found))
+        if wanted and purpose == "query" and self._monotonic() < self._resting_until:
             raise EmbeddingFailed(self.problem or "The embedding model rests after a failure.")
-        wanted = list(missing.items())
         for at in range(0, len(wanted), self._policy.batch):
             part = wanted[at : at + self._policy.batch]
-            rows = await self._ask(purpose, [text for _, text in part], fingerprint.dimension)
-            fresh = {digest: row.astype("<f4").tobytes() for (digest, _), row in zip(part, rows, strict=True)}
+            rows = await self._ask(purpose, part, fingerprint.dimension)
+            fresh = {text: row.astype("<f4").tobytes() for text, row in zip(part, rows, strict=True)}
             found |= fresh
-            await self._save(fingerprint.name, fresh)
-        joined = np.frombuffer(b"".join(found[digest] for digest in digests), dtype="<f4")
+            if purpose == "query":
+                self._keep_questions(fresh)
+            else:
+                await self._save(fingerprint.name, fresh)
+        joined = np.frombuffer(b"".join(found[text] for text in cleaned), dtype="<f4")
         return joined.reshape(len(texts), fingerprint.dimension).astype(np.float32)
+
+    def _asked_before(self, questions: Sequence[str]) -> dict[str, bytes]:
+        return {text: self._questions[text] for text in questions if text in self._questions}
+
+    def _keep_questions(self, fresh: Mapping[str, bytes]) -> None:
+        self._questions.update(fresh)
+        while len(self._questions) > QUESTIONS:
+            self._questions.popitem(last=False)
 
     async def _ask(self, purpose: Purpose, texts: list[str], dimension: int) -> Vectors:
         ask = self._inner.embed_queries if purpose == "query" else self._inner.embed_passages
@@ -131,16 +153,22 @@ class GuardedEmbedder:
         plain = self._redact(text).encode("utf-8", "replace").decode().replace("\0", " ").strip()
         return plain[: self._policy.max_chars] or "-"
 
-    async def _load(self, fingerprint: Fingerprint, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+    async def _load(self, fingerprint: Fingerprint, texts: Sequence[str]) -> dict[str, bytes]:
+        cache = self._cache
+        if cache is None:
+            return {}
         try:
-            found = await self._in_thread(lambda: self._cache.load(fingerprint.name, digests))
+            found = await self._in_thread(lambda: cache.load(fingerprint.name, texts))
         except (sqlite3.Error, OSError):
             return {}
-        return {digest: vector for digest, vector in found.items() if len(vector) == 4 * fingerprint.dimension}
+        return {text: vector for text, vector in found.items() if len(vector) == 4 * fingerprint.dimension}
 
-    async def _save(self, fingerprint: str, fresh: dict[bytes, bytes]) -> None:
+    async def _save(self, fingerprint: str, fresh: Mapping[str, bytes]) -> None:
+        cache = self._cache
+        if cache is None:
+            return
         try:
-            await self._in_thread(lambda: self._cache.save(fingerprint, fresh))
+            await self._in_thread(lambda: cache.save(fingerprint, fresh))
         except (sqlite3.Error, OSError) as error:
             self.problem = f"Vectors cannot be kept ({error}); they are computed again when needed."
 

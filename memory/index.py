@@ -72,8 +72,8 @@ class VectorIndex(Protocol):
         """Points that are not there are no error."""
         ...
 
-    async def near(self, pools: Sequence[str], vector: Vectors, limit: int) -> list[Near]:
-        """The nearest points of the pools to one vector, best first."""
+    async def near(self, pools: Sequence[str] | None, vector: Vectors, limit: int) -> list[Near]:
+        """The nearest points of the pools to one vector, best first; None: of all pools."""
         ...
 
     async def points(self) -> dict[str, str]:
@@ -82,6 +82,10 @@ class VectorIndex(Protocol):
 
     async def count(self) -> int:
         """How many points there are."""
+        ...
+
+    async def wipe(self, pools: Sequence[str] | None) -> None:
+        """Leaves no byte of removed points of these pools in any file; None: of all pools, and of dropped models."""
         ...
 
     async def reset(self) -> None:
@@ -113,10 +117,10 @@ class ListIndex:
         for point in points:
             self._here().pop(point.key, None)
 
-    async def near(self, pools: Sequence[str], vector: Vectors, limit: int) -> list[Near]:
+    async def near(self, pools: Sequence[str] | None, vector: Vectors, limit: int) -> list[Near]:
         import numpy as np
 
-        mine = [(point, row) for point, row in self._here().values() if point.pool in pools]
+        mine = [(point, row) for point, row in self._here().values() if pools is None or point.pool in pools]
         if not mine:
             return []
         scores = np.stack([row for _, row in mine]) @ vector
@@ -128,6 +132,9 @@ class ListIndex:
 
     async def count(self) -> int:
         return len(self._here())
+
+    async def wipe(self, pools: Sequence[str] | None) -> None:
+        return
 
     async def reset(self) -> None:
         self._here().clear()

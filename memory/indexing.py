@@ -10,7 +10,7 @@ from memory.embed import EmbeddingFailed
 from memory.index import IndexBroken, parse_point, point_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from memory.embed import Embedder
     from memory.index import Near, Point, VectorIndex
@@ -104,6 +104,7 @@ class Indexer:
         self._wake = asyncio.Event()
         self._rebuild = False
         self._suspect: IndexBroken | None = None
+        self._to_wipe: set[str] = set()
         self._caught_up: list[asyncio.Future[None]] = []
 
     @property
@@ -133,7 +134,12 @@ class Indexer:
         self._wake.set()
         await future
 
-    async def near(self, pools: Sequence[str], text: str, limit: int) -> list[Near]:
+    async def wipe(self, pools: Iterable[str]) -> None:
+        """Returns when no byte of what was removed from these pools is in a file of the index."""
+        self._to_wipe.update(pools)
+        await self.caught_up()
+
+    async def near(self, pools: Sequence[str] | None, text: str, limit: int) -> list[Near]:
         """Proposals for a query. Raises EmbeddingFailed and IndexBroken; then keywords have to do."""
         if self._state != "serving":
             raise IndexBroken("The vector index is being built.")
@@ -194,25 +200,31 @@ class Indexer:
         self._done, self._total = 0, 0
         for source in self._sources:
             async for page in source.everything():
-                await self._take_page(page, there)
+                self._match(page, there)
         await self._index.remove([parse_point(key, pool) for key, pool in there.items()])
+        if self._done < self._total:
+            for source in self._sources:
+                async for page in source.everything():
+                    await self._fill(page)
         await self._verify()
         await self._index.drop_others()
         self._state = "serving"
         self._tell(None)
+        await self._index.wipe(None)
 
-    async def _take_page(self, page: Sequence[Indexable], there: dict[str, str]) -> None:
-        """Takes what the index has already out of `there`, and puts in what is missing."""
+    def _match(self, page: Sequence[Indexable], there: dict[str, str]) -> None:
+        """Takes what the index has already out of `there`; so what is deleted goes before anything is computed."""
         self._total += len(page)
-        missing: list[tuple[Point, Indexable]] = []
         for item in page:
             point = point_of(item.id, item.pool, item.text)
             if there.get(point.key) == point.pool:
                 del there[point.key]
                 self._held[item.id] = point
                 self._done += 1
-            else:
-                missing.append((point, item))
+
+    async def _fill(self, page: Sequence[Indexable]) -> None:
+        """Puts in what is missing."""
+        missing = [(point_of(item.id, item.pool, item.text), item) for item in page if item.id not in self._held]
         for at in range(0, len(missing), BATCH):
             await self._put(missing[at : at + BATCH])
 
@@ -263,6 +275,7 @@ class Indexer:
             waiting, self._caught_up = self._caught_up, []
             try:
                 await self._take_changes()
+                await self._wipe()
                 if rounds % RETRY_ROUNDS == 0:
                     await self._retry_failed()
                 await self._check()
@@ -280,6 +293,11 @@ class Indexer:
             while changes := await source.changes(self._read[number], BATCH):
                 await self._apply(changes)
                 self._read[number] = changes[-1].number
+
+    async def _wipe(self) -> None:
+        pools, self._to_wipe = self._to_wipe, set()
+        if pools:
+            await self._index.wipe(sorted(pools))
 
     async def _retry_failed(self) -> None:
         """While the first is still refused the others are not tried."""

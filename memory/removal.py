@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, insert, or_, select, update
@@ -24,19 +25,27 @@ if TYPE_CHECKING:
 CHUNK = 400
 
 
-async def purge_rows(operation: Operation, fulltext: FullText | None, chosen: Sequence[Memory]) -> list[str]:
-    """Deletes memories and all they said before, and returns the ids. Tombstones stay: hashes, no text.
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What was deleted for good: every wording there ever was, and the pools it was in."""
+
+    texts: frozenset[str]
+    pools: frozenset[str]
+
+
+async def purge_rows(operation: Operation, fulltext: FullText | None, chosen: Sequence[Memory]) -> Purged:
+    """Deletes memories and all they said before. Tombstones stay: hashes, no text.
 
     The files of the database are wiped afterwards, by `scrub_if_due`; that it is due is part of this transaction.
     """
-    gone: list[str] = []
+    texts: set[str] = set()
     for at in range(0, len(chosen), CHUNK):
-        gone += await _purge_chunk(operation, fulltext, [memory.id for memory in chosen[at : at + CHUNK]])
+        texts |= await _purge_chunk(operation, fulltext, [memory.id for memory in chosen[at : at + CHUNK]])
     await set_state(operation.connection, "scrub", 1)
-    return gone
+    return Purged(frozenset(texts), frozenset(str(memory.pool) for memory in chosen))
 
 
-async def _purge_chunk(operation: Operation, fulltext: FullText | None, ids: Sequence[str]) -> list[str]:
+async def _purge_chunk(operation: Operation, fulltext: FullText | None, ids: Sequence[str]) -> set[str]:
     connection = operation.connection
     query = select(memories).where(or_(memories.c.id.in_(ids), memories.c.current.in_(ids)))
     found = (await connection.execute(query)).mappings().all()
@@ -50,17 +59,19 @@ async def _purge_chunk(operation: Operation, fulltext: FullText | None, ids: Seq
     for at in range(0, len(all_ids), CHUNK):
         part = all_ids[at : at + CHUNK]
         await connection.execute(delete(memories).where(memories.c.id.in_(part)))
+    texts = {row.text for row in rows}
     for row in rows:
-        await _silence(connection, row)
+        texts |= await _silence(connection, row)
     await _bury(operation, rows)
     await feed(connection, {row.id: str(row.pool) for row in rows})
-    return all_ids
+    return texts
 
 
-async def _silence(connection: AsyncConnection, row: Memory) -> None:
+async def _silence(connection: AsyncConnection, row: Memory) -> set[str]:
     """Takes what a row said out of the audit: its own entries, and those of the memory it was a version of.
 
-    Both sides of an entry go, so that nothing can be undone by half.
+    Both sides of an entry go, so that nothing can be undone by half. Returns what they said: also wordings that were
+    undone.
     """
     digest = text_hash(row.text)
     said = or_(
@@ -69,7 +80,9 @@ async def _silence(connection: AsyncConnection, row: Memory) -> None:
     )
     own = or_(audit.c.row == row.id, audit.c.memory == row.id)
     wanted = own if row.current is None else or_(own, and_(audit.c.memory == row.current, said))
+    entries = (await connection.execute(select(audit.c.before, audit.c.after).where(wanted))).all()
     await connection.execute(update(audit).where(wanted).values(before=None, after=None, why=""))
+    return {side["text"] for entry in entries for side in entry if side is not None}
 
 
 async def _bury(operation: Operation, rows: Sequence[Memory]) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from memory.jobs import JobChange
     from memory.policy import RecordsPolicy
     from memory.records import Audit, Change, Draft, Memory, Pool, TextHit, Written
+    from memory.removal import Purged
 
 T = TypeVar("T")
 NO_FILTERS = Filters()
@@ -53,7 +54,8 @@ UPKEEP = Viewer(user=None, author="sessiond", origin="upkeep", admin=True)
 class MemoryStore:
     """Memories. Whoever reads or writes is a viewer, and `memory.access` says what that viewer may see.
 
-    Vectors and text hits are proposals: only what `confirm` returns may be shown.
+    Vectors and text hits are proposals: only what `confirm` returns may be shown. `after_purge` hears of everything
+    that was deleted for good, so that what was made of it goes too.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class MemoryStore:
         self._now = now
         self.jobs = JobStore(records, new_id=new_id, now=now)
         self.settings = SettingStore(records)
+        self.after_purge: list[Callable[[Purged], Awaitable[None]]] = []
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -239,8 +242,10 @@ class MemoryStore:
         async with self._operation(viewer) as operation:
             writes = Writes(operation, self._policy, self._new_id)
             chosen = [await writes.load(memory_id) for memory_id in wanted]
-            await purge_rows(operation, self._fulltext, chosen)
+            gone = await purge_rows(operation, self._fulltext, chosen)
         await self.scrub()
+        for hook in self.after_purge:
+            await hook(gone)
         return len(wanted)
 
     async def bury(self, viewer: Viewer, pool: Pool, digests: Sequence[str]) -> None:

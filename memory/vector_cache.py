@@ -10,36 +10,52 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from memory.embed import Purpose
-
-_SCHEMA = """
+_FORMAT = 2
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS vectors (
     fingerprint TEXT NOT NULL, digest BLOB NOT NULL, vector BLOB NOT NULL, used INTEGER NOT NULL,
     PRIMARY KEY (fingerprint, digest)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS vectors_used ON vectors (used);
+PRAGMA user_version = {_FORMAT};
 """
 _SHARE_KEPT = 0.9
 _IN_ONE_QUERY = 500
 
 
-def digest_of(purpose: Purpose, text: str) -> bytes:
-    """What a text is found by; a query and a passage with the same words are two texts."""
-    return hashlib.sha256(f"{purpose}\0{text}".encode("utf-8", "replace")).digest()
+def digest_of(text: str) -> bytes:
+    """What a text is found by."""
+    return hashlib.sha256(b"passage\0" + _bytes_of(text)).digest()
+
+
+def sealed(fingerprint: str, text: str, vector: bytes) -> bytes:
+    """The vector as it is kept, and back: readable by whoever has the text, and by nobody else.
+
+    So a text that is deleted takes its vector along, wherever a copy of that may be left: in a page of the file that
+    was not written over, in a backup.
+    """
+    key = hashlib.shake_256(f"vector\0{fingerprint}\0".encode() + _bytes_of(text)).digest(len(vector))
+    return (int.from_bytes(vector) ^ int.from_bytes(key)).to_bytes(len(vector))
+
+
+def _bytes_of(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 class VectorCache:
-    """Blocks: call it in one thread. Nothing in it is needed: a file that cannot be read is made anew."""
+    """Blocking; for one thread. Losing it costs time only, so a file that cannot be read is made anew."""
 
     def __init__(self, path: Path, *, entries: int) -> None:
         self._path = path
         self._entries = entries
         self._file: sqlite3.Connection | None = None
 
-    def load(self, fingerprint: str, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The vectors that are known, as little-endian float32."""
-        found: dict[bytes, bytes] = {}
+    def load(self, fingerprint: str, texts: Sequence[str]) -> dict[str, bytes]:
+        """The vectors that are known, by text, as little-endian float32."""
+        found: dict[str, bytes] = {}
         file = self._open()
+        asked = {digest_of(text): text for text in texts}
+        digests = list(asked)
         for at in range(0, len(digests), _IN_ONE_QUERY):
             part = digests[at : at + _IN_ONE_QUERY]
             marks = ",".join("?" * len(part))
@@ -47,23 +63,26 @@ class VectorCache:
                 f"SELECT digest, vector FROM vectors WHERE fingerprint = ? AND digest IN ({marks})",  # noqa: S608
                 (fingerprint, *part),
             )
-            found.update(rows)
+            found |= {asked[digest]: sealed(fingerprint, asked[digest], kept) for digest, kept in rows}
         if found:
             stamp = self._stamp(file)
             file.executemany(
                 "UPDATE vectors SET used = ? WHERE fingerprint = ? AND digest = ?",
-                ((stamp, fingerprint, digest) for digest in found),
+                ((stamp, fingerprint, digest_of(text)) for text in found),
             )
             file.commit()
         return found
 
-    def save(self, fingerprint: str, vectors: Mapping[bytes, bytes]) -> None:
-        """Keeps them; the longest unused go when there are too many."""
+    def save(self, fingerprint: str, vectors: Mapping[str, bytes]) -> None:
+        """Keeps the vectors of texts; the longest unused go when there are too many."""
         file = self._open()
         stamp = self._stamp(file)
         file.executemany(
             "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)",
-            ((fingerprint, digest, vector, stamp) for digest, vector in vectors.items()),
+            (
+                (fingerprint, digest_of(text), sealed(fingerprint, text, vector), stamp)
+                for text, vector in vectors.items()
+            ),
         )
         (count,) = file.execute("SELECT count(*) FROM vectors").fetchone()
         if count > self._entries:
@@ -78,7 +97,7 @@ class VectorCache:
         """Removes the vectors of texts, of every model."""
         file = self._open()
         models = file.execute("SELECT DISTINCT fingerprint FROM vectors").fetchall()
-        digests = [digest_of(purpose, text) for text in texts for purpose in ("query", "passage")]
+        digests = [digest_of(text) for text in texts]
         file.executemany(
             "DELETE FROM vectors WHERE fingerprint = ? AND digest = ?",
             ((model, digest) for (model,) in models for digest in digests),
@@ -100,16 +119,28 @@ class VectorCache:
             try:
                 self._file = self._connect()
             except sqlite3.DatabaseError:
-                for ending in ("", "-wal", "-shm"):
-                    self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
-                self._file = self._connect()
+                self._file = self._renewed()
         return self._file
 
+    def _renewed(self) -> sqlite3.Connection:
+        for ending in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
+        return self._connect()
+
     def _connect(self) -> sqlite3.Connection:
+        """Raises DatabaseError for a file that is none of this format."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path.touch(mode=0o600)
         file = sqlite3.connect(self._path, check_same_thread=False)
-        for pragma in ("journal_mode=WAL", "synchronous=OFF", "secure_delete=ON"):
-            file.execute(f"PRAGMA {pragma}")
-        file.executescript(_SCHEMA)
+        try:
+            for pragma in ("journal_mode=WAL", "synchronous=OFF", "secure_delete=ON"):
+                file.execute(f"PRAGMA {pragma}")
+            (version,) = file.execute("PRAGMA user_version").fetchone()
+            (tables,) = file.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if tables and version != _FORMAT:
+                raise sqlite3.DatabaseError("the file has another format")
+            file.executescript(_SCHEMA)
+        except sqlite3.DatabaseError:
+            file.close()
+            raise
         return file

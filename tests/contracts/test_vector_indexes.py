@@ -12,6 +12,7 @@ import pytest
 from memory.chroma import ChromaIndex
 from memory.embed import Fingerprint, HashEmbedder
 from memory.index import COLLECTIONS, IndexBroken, ListIndex, Point, VectorIndex, collection_number, point_of
+from tests.memory.leftovers import files_with_vector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -199,6 +200,119 @@ async def test_no_text_and_no_pool_of_nobody_is_in_its_files(tmp_path: Path) -> 
     assert b"user:ana" in written
     assert b"Rex" not in written
     assert b"roof" not in written
+
+
+RANDOM = Fingerprint(provider="test", model="random", dimension=64)
+
+
+def random_points(count: int) -> tuple[list[Point], Vectors]:
+    rows = np.random.default_rng(7).standard_normal((count, 64)).astype(np.float32)
+    return [Point(str(at), "v", "user:ana") for at in range(count)], rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("count", [30, 2500])  # Chroma writes vectors into another file after a thousand
+async def test_no_byte_of_a_removed_vector_stays_after_a_wipe(tmp_path: Path, count: int) -> None:
+    folder = tmp_path / "index"
+    index = ChromaIndex(folder)
+    await index.open(RANDOM)
+    points, rows = random_points(count)
+    await index.put(points, rows)
+    await index.near(["user:ana"], rows[0], 3)
+    await index.remove(points[7:9])
+    assert files_with_vector(folder, rows[7]), "Chroma keeps what was removed; else this test shows nothing"
+    await index.wipe(["user:ana"])
+    assert [files_with_vector(folder, row) for row in rows[7:9]] == [[], []]
+    assert files_with_vector(folder, rows[6])
+    left = {point.key: "user:ana" for point in (*points[:7], *points[9:])}
+    assert await index.points() == left
+    (near,) = await index.near(["user:ana"], rows[6], 1)
+    assert near.point == points[6]
+    await index.put(points[7:8], rows[7:8])
+    await index.close()
+    again = ChromaIndex(folder)
+    await again.open(RANDOM)
+    assert await again.points() == left | {points[7].key: "user:ana"}
+    assert files_with_vector(folder, rows[8]) == []
+    await again.close()
+
+
+async def test_what_a_killed_daemon_had_removed_is_wiped_by_the_next(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    index = ChromaIndex(folder)
+    await index.open(RANDOM)
+    points, rows = random_points(20)
+    await index.put(points, rows)
+    await index.remove(points[:1])
+    await index.close()
+    again = ChromaIndex(folder)
+    await again.open(RANDOM)
+    await again.wipe(["user:somebody in another collection"])
+    assert files_with_vector(folder, rows[0])
+    await again.wipe(None)
+    assert files_with_vector(folder, rows[0]) == []
+    await again.close()
+
+
+async def test_vectors_of_a_dropped_model_leave_the_files(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    index = ChromaIndex(folder)
+    await index.open(RANDOM)
+    points, rows = random_points(20)
+    await index.put(points, rows)
+    await index.open(ONE)
+    await fill(index)
+    await index.drop_others()
+    await index.wipe(["user:ana"])
+    assert files_with_vector(folder, rows[0]) == []
+    await index.close()
+
+
+@pytest.mark.parametrize("step", ["_copy_some", "_end_copy", "_clear"])
+async def test_a_wipe_that_was_cut_is_done_by_the_next(tmp_path: Path, step: str) -> None:
+    class Cut(ChromaIndex):
+        pass
+
+    def die(*_: object) -> bool:
+        raise SystemExit
+
+    setattr(Cut, step, die)
+    folder = tmp_path / "index"
+    index = Cut(folder)
+    await index.open(RANDOM)
+    points, rows = random_points(20)
+    await index.put(points, rows)
+    await index.remove(points[:1])
+    with pytest.raises(SystemExit):
+        await index.wipe(None)
+    await index.close()
+    again = ChromaIndex(folder)
+    await again.open(RANDOM)
+    await again.drop_others()
+    await again.wipe(None)
+    assert await again.points() == {point.key: "user:ana" for point in points[1:]}
+    assert files_with_vector(folder, rows[0]) == []
+    await again.close()
+
+
+async def test_two_indexes_on_one_server_or_folder_leave_each_other_alone(tmp_path: Path) -> None:
+    ours, theirs = ChromaIndex(tmp_path / "index"), ChromaIndex(tmp_path / "index" / "said", prefix="sessiond-said")
+    await ours.open(ONE)
+    await theirs.open(ONE)
+    told = await fill(ours)
+    assert await theirs.count() == 0
+    await theirs.drop_others()
+    await theirs.reset()
+    assert (await ours.points()).keys() == told.keys()
+    await ours.close()
+    await theirs.close()
+
+
+async def test_everything_is_searched_where_no_pool_is_named(index: VectorIndex) -> None:
+    told = await fill(index)
+    (vector,) = await vectors_of(["the roof is new"])
+    near = await index.near(None, vector, 100)
+    assert {one.point.key for one in near} == told.keys()
+    assert told[near[0].point.key] == "the roof is new"
 
 
 async def test_a_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
