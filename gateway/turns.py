@@ -335,7 +335,7 @@ class Turns:
                 attachments=incoming.attachments,
                 sender=incoming.sender,
                 sender_name=incoming.sender_name,
-                user=incoming.speaker or incoming.user,
+                user=incoming.speaker,
                 request_id=incoming.request_id,
                 request_sha256=incoming.request_sha256,
                 model=incoming.model,
@@ -646,6 +646,7 @@ class Turns:
         return resumed
 
     def _resume(self, session: Session, lane: Lane[Turn], wanted: str, incoming: Incoming) -> Turn:
+        incoming = dataclasses.replace(incoming, user=incoming.user or session.record.owner)
         turn = self._told_turn(wanted, session, incoming, "followup")
         turn.resumed = True
         turn.events.emit("accepted", turn=wanted, session=session.id)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from memory.corpus import Findings, Searcher
     from memory.fulltext import FullText
     from memory.jobs import JobUndone
+    from memory.judge import Step
+    from memory.learning import LearnRun, Lesson
     from memory.policy import MemoryPolicy
     from memory.records import Audit, Draft, Memory, Mode, Pool, Topic, TopicDraft, Viewer, Written
     from memory.store import MemoryStore
@@ -150,6 +152,17 @@ class Memories:
                 count += await self.purge(viewer, [memory.id for memory in found])
             if more is None:
                 return count
+
+    async def learn(self, lesson: Lesson, steps: Sequence[Step], run: LearnRun) -> LearnRun:
+        """Takes the steps of a lesson; how far it went is kept with them. Raises NotThere and MemoryUnavailable."""
+        done, changed = await self.store.learning.write(lesson, steps, run, self._now())
+        for memory in changed:
+            self._changed(memory)
+        return done
+
+    def terms(self, text: str) -> list[str]:
+        """The words by which a text is found."""
+        return self._fulltext.terms(text)
 
     async def undo(self, viewer: Viewer, operation: str) -> list[Memory]:
         """Raises NotThere and MemoryConflict."""

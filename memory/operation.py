@@ -84,6 +84,10 @@ class Operation:
             }
         )
 
+    def drop(self) -> None:
+        """Forgets what was not written yet, after a step that failed."""
+        self._inserts, self._updates, self._audit = {}, {}, []
+
     async def flush(self) -> None:
         """Updates come first: a bounded topic's place is free before another memory takes it."""
         if self._updates:
@@ -105,7 +109,7 @@ class Operation:
         await feed(self.connection, touched)
         if self._audit:
             await self.connection.execute(insert(audit), self._audit)
-        self._inserts, self._updates, self._audit = {}, {}, []
+        self.drop()
 
     async def _index(self) -> None:
         fresh = list(self._inserts.values())

@@ -149,6 +149,29 @@ class TrashPolicy(Policy):
     )
 
 
+class LearnPolicy(Policy):
+    """What is learnt from conversations, by the model of roles.helper; without one nothing is."""
+
+    after_reply: bool = Field(
+        default=False, description="After every reply, in the background. Persons may change it for themselves."
+    )
+    max_changes: Annotated[int, Field(ge=0, le=6)] = Field(
+        default=2, description="Most changes of memory for one exchange; 0: nothing is learnt."
+    )
+    at_end: bool = Field(default=True, description="When a session ends, from what was not learnt from yet.")
+    before_compaction: bool = Field(default=True, description="From the messages that are about to be summarised.")
+    batch: str | None = Field(
+        default="30 3 * * *",
+        description="When the day's sessions are learnt from, for persons without after_reply: a cron expression; "
+        "null: never.",
+    )
+    batch_messages: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=10, description="New messages a session must have for that."
+    )
+    parallel: Annotated[int, Field(ge=1, le=16)] = Field(default=2, description="Pieces learnt from at the same time.")
+    timeout_s: Annotated[float, Field(gt=0)] = Field(default=120, description="Limit of one call, in seconds.")
+
+
 class RecordsPolicy(Policy):
     """What is kept of a memory, and for how long after it was deleted."""
 
@@ -169,6 +192,7 @@ class MemoryPolicy(RecordsPolicy):
     trash: TrashPolicy = Field(default_factory=TrashPolicy, description="What was deleted.")
     retention: RetentionPolicy = Field(default_factory=RetentionPolicy, description="What is forgotten by itself.")
     search: SearchPolicy = Field(default_factory=SearchPolicy, description="How results are ordered.")
+    learn: LearnPolicy = Field(default_factory=LearnPolicy, description="What is learnt from conversations.")
     recall: RecallPolicy = Field(default_factory=RecallPolicy, description="What a model is shown unasked.")
     embedding: EmbeddingPolicy = Field(
         default_factory=EmbeddingPolicy, description="How the model of roles.embedding is asked for vectors."

@@ -161,7 +161,8 @@ KEEP = Keep.KEEP
 class Change:
     """What an edit sets; KEEP leaves a field alone. `revision`: refuse when somebody changed the memory since.
 
-    `checked` marks or clears what consolidation has looked at; None: an edit clears it.
+    `checked` marks or clears what consolidation has looked at; None: an edit clears it. `source` and `valid_from` say
+    where a new text comes from, and since when it holds; None: from the viewer, now.
     """
 
     text: str | Keep = KEEP
@@ -171,6 +172,8 @@ class Change:
     properties: Mapping[str, str] | Keep = KEEP
     revision: int | None = None
     checked: bool | None = None
+    source: Source | None = None
+    valid_from: datetime | None = None
 
 
 Outcome = Literal["added", "updated", "unchanged"]

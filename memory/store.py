@@ -13,6 +13,7 @@ from memory.access import may_use, may_use_person, readable, writable_pool
 from memory.errors import MemoryConflict, NotThere
 from memory.job_store import JobStore, load_job, put_job
 from memory.jobs import JobUndone, changes_of
+from memory.learning_store import LearningStore
 from memory.listing import after_condition, cursor_of, fitting, order_of, seen, valid
 from memory.operation import CHUNK, Operation, load_rows, set_state
 from memory.records import Changed, Filters, ListQuery, Viewer, parse_pool, user_pool
@@ -74,6 +75,7 @@ class MemoryStore:
         self._now = now
         self.jobs = JobStore(records, new_id=new_id, now=now)
         self.settings = SettingStore(records)
+        self.learning = LearningStore(records, fulltext, policy, new_id=new_id)
         self.after_purge: list[Callable[[Purged], Awaitable[None]]] = []
 
     # --- reading --------------------------------------------------------------------------------------------------

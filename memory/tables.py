@@ -202,3 +202,37 @@ topic_audit = Table(
     Column("undone_at", Millis),
     Index("memory_topic_audit_job", "job"),
 )
+
+learn_marks = Table(
+    "memory_learn_marks",
+    metadata,
+    Column("session", String(64), primary_key=True),
+    Column("pool", PoolName, primary_key=True),
+    Column("through_seq", Integer, nullable=False, comment="the last entry that was learnt from"),
+    Column("failures", Integer, nullable=False, comment="unreadable answers about what comes next"),
+)
+
+learn_runs = Table(
+    "memory_learn_runs",
+    metadata,
+    Column("id", Id, primary_key=True, comment="also the operation, in the history"),
+    Column("pool", PoolName, nullable=False),
+    Column("trigger", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("session", String(64)),
+    Column("first_seq", Integer),
+    Column("last_seq", Integer),
+    Column("started_at", Millis, nullable=False),
+    Column("ended_at", Millis, nullable=False),
+    Column("model", String(256)),
+    Column("created", JSON, nullable=False),
+    Column("updated", JSON, nullable=False),
+    Column("deleted", JSON, nullable=False),
+    Column("refused", JSON, nullable=False, comment="reasons, never texts"),
+    Column("redacted", Integer, nullable=False),
+    Column("problem", Text),
+    Column("calls", Integer, nullable=False),
+    Column("input_tokens", Integer, nullable=False),
+    Column("output_tokens", Integer, nullable=False),
+    Index("memory_learn_runs_pool", "pool", "id"),
+)

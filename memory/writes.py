@@ -97,14 +97,15 @@ class Writes:
         if draft.supersedes is not None:
             return await self._replace(draft.supersedes, prepared, known)
         if memory.place is not None:
-            holder = await self._holder(memory.place)
+            holder = await self.holder(memory.place)
             if holder is not None:
                 given = Change(
                     text=memory.text,
                     kind=draft.kind or KEEP,
                     importance=KEEP if draft.importance is None else draft.importance,
                 )
-                after = self._corrected(holder, memory.text, "edited", **self._fields(given))
+                origin = _provenance(Change(source=draft.source, valid_from=draft.valid_from))
+                after = self._corrected(holder, memory.text, "edited", **self._fields(given), **origin)
                 known.put(after)
                 return Written(memory=after, outcome="updated", redacted=prepared.redacted)
             if not await self._taken(memory.place):
@@ -129,7 +130,7 @@ class Writes:
             raise MemoryConflict("Only an active memory can be superseded.")
         if former.pool != memory.pool:
             raise InvalidMemory("supersedes", "names a memory of another pool")
-        if memory.place is not None and memory.place != former.place and await self._holder(memory.place) is not None:
+        if memory.place is not None and memory.place != former.place and await self.holder(memory.place) is not None:
             raise MemoryConflict("The topic holds one memory already: update that one.")
         await self._retire(former, memory.id)
         added = self._op.insert(dataclasses.replace(memory, supersedes=former.id), "added")
@@ -155,7 +156,7 @@ class Writes:
             after = self._op.update(before, "edited", checked_at=checked, **fields)
             return Written(memory=after, outcome="updated", redacted=kinds)
         await self._check_allowed(before.pool, text_hash(text))
-        after = self._corrected(before, text, "edited", **fields)
+        after = self._corrected(before, text, "edited", **fields, **_provenance(change))
         return Written(memory=after, outcome="updated", redacted=kinds)
 
     async def merge(self, ids: Sequence[str], text: str, change: Change) -> Written:
@@ -178,22 +179,23 @@ class Writes:
         fields["importance"] = fields.get("importance", max(one.importance for one in (first, *others)))
         if cleaned == first.text:
             return Written(memory=self._op.update(first, "merged", **fields), outcome="updated", redacted=kinds)
-        return Written(memory=self._corrected(first, cleaned, "merged", **fields), outcome="updated", redacted=kinds)
+        after = self._corrected(first, cleaned, "merged", **fields, **_provenance(change))
+        return Written(memory=after, outcome="updated", redacted=kinds)
 
     def _corrected(self, before: Memory, text: str, action: Action, **fields: Any) -> Memory:
         """The memory keeps its id and says something new; what it said becomes a superseded row of its own."""
-        now = self._op.now
+        since = fields.get("valid_from", self._op.now)
         former = dataclasses.replace(
             before,
             id=self._new_id(),
             state="superseded",
             current=before.id,
             place=None,
-            valid_to=now,
+            valid_to=since,
             revision=1,
         )
         self._op.insert(former, "superseded")
-        said = {"text": text, "valid_from": now, "supersedes": former.id, "checked_at": None}
+        said = {"text": text, "valid_from": since, "supersedes": former.id, "checked_at": None}
         by = {"author": self._viewer.author, "source": Source(origin=self._viewer.origin)}
         return self._op.update(before, action, **{**said, **by, **fields})
 
@@ -228,7 +230,7 @@ class Writes:
         if before.state != "trashed":
             raise MemoryConflict("This is a former version of a memory. Undo the change that superseded it.")
         await self._check_allowed(before.pool, text_hash(before.text), restoring=True)
-        if before.place is not None and await self._holder(before.place) is not None:
+        if before.place is not None and await self.holder(before.place) is not None:
             raise MemoryConflict("Its topic holds another memory now. Delete or update that one first.")
         return self._op.update(before, "restored", state="active", trashed_at=None)
 
@@ -316,11 +318,12 @@ class Writes:
         check_scope(topic, properties)
         place = bounded_place(before.pool, topic, properties)
         moves = place is not None and place != before.place and place not in (leaving or set())
-        if moves and place is not None and await self._holder(place) is not None:
+        if moves and place is not None and await self.holder(place) is not None:
             raise MemoryConflict(f"The topic {topic.name!r} holds one memory already: update that one.")
         return {"topic": topic.id, "properties": properties, "place": place}
 
-    async def _holder(self, place: str) -> Memory | None:
+    async def holder(self, place: str) -> Memory | None:
+        """The active memory at the one place of a bounded topic."""
         await self._op.flush()
         query = select(memories).where(memories.c.place == place, memories.c.state == "active")
         row = (await self._connection.execute(query)).mappings().first()
@@ -400,6 +403,12 @@ class _Known:
             if fits and row.properties == memory.properties and text_hash(row.text) == digest:
                 return row
         return None
+
+
+def _provenance(change: Change) -> dict[str, Any]:
+    """Where a new text comes from and since when it holds, where that is not told by who writes it now."""
+    given = {"source": change.source, "valid_from": None if change.valid_from is None else whole(change.valid_from)}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _checked_importance(value: int) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from gateway.http.auth import may_see, owner_of
+from gateway.http.auth import may_see, owner_of, speaker_of
 from gateway.http.json import clean
 from gateway.http.problems import Problem, not_found
 from gateway.http.routes import Body, Call, Route, json_answer
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from gateway.parts import Parts
+    from sessions.keys import SessionKey
     from sessions.record import SessionRecord
     from sessions.session import Session
 
@@ -383,11 +384,18 @@ class SessionEndpoints:
         sender = checked_sender(self._parts, call.caller, key, None)
         owner = owner_of(key, sender, call.caller, self._parts.config.sessions.identities)
         body: EntriesIn = call.body
-        drafts = [draft_of(entry, self._parts.prompts.count) for entry in body.entries]
+        drafts = [self._spoken(call, key, draft_of(entry, self._parts.prompts.count)) for entry in body.entries]
         request_id = body.request_id or idempotency_key(call.request)
         sha256 = fingerprint(body, key) if request_id else None
         session, written = await self._parts.turns.record(key, owner, drafts, request_id, sha256)
         return json_answer({"session": session.id, "entries": [entry_view(entry) for entry in written]}, 201)
+
+    def _spoken(self, call: Call, key: SessionKey, draft: Entry) -> Entry:
+        """With the person whose words they are, where that is known."""
+        if not isinstance(draft, UserEntry):
+            return draft
+        user = speaker_of(key, draft.sender, call.caller, self._parts.config.sessions.identities)
+        return dataclasses.replace(draft, user=user)
 
     async def prompt(self, call: Call) -> web.Response:
         query: PromptQuery = call.query

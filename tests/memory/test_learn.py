@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from memory.learn import Learnable, Proposal, Said, clean_said, judge, parse_answer, resolve_dates
+from memory.dates import resolve_dates
+from memory.judge import Learnable, judge
+from memory.learn import Proposal, Said, clean_said, parse_answer
 from memory.records import Memory, Source, user_pool
 from memory.text import cut
 
@@ -63,7 +65,7 @@ def test_a_persons_text_changes_only_by_what_the_person_says_later() -> None:
 
 def test_secrets_are_gone_before_anything_is_asked_or_kept() -> None:
     secret = "sk-" + "a1B2" * 8
-    assert secret not in clean_said([heard(f"my key is {secret}")])[0].text
+    assert secret not in clean_said([heard(f"my key is {secret}")])[0][0].text
     judged = judge([Proposal(op="add", text=f"The key of Ana is {secret}")], given(heard("the key of Ana")))
     assert judged.redacted == 1
     assert secret not in str(judged)

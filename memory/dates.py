@@ -1,0 +1,135 @@
+"""Words like yesterday, made into the dates they meant when they were said. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+DAYS: dict[str, int] = {
+    "the day before yesterday": -2,
+    "last night": -1,
+    "yesterday": -1,
+    "today": 0,
+    "tonight": 0,
+    "this morning": 0,
+    "this afternoon": 0,
+    "this evening": 0,
+    "tomorrow": 1,
+    "the day after tomorrow": 2,
+    "předevčírem": -2,
+    "včera": -1,
+    "dnes": 0,
+    "dneska": 0,
+    "zítra": 1,
+    "pozítří": 2,
+    "vorgestern": -2,
+    "gestern": -1,
+    "heute": 0,
+    "übermorgen": 2,
+    "เมื่อวาน": -1,
+    "วันนี้": 0,
+    "พรุ่งนี้": 1,
+    "前天": -2,
+    "昨天": -1,
+    "今天": 0,
+    "明天": 1,
+    "后天": 2,
+}
+NUMBERS = {
+    "a": 1,
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "ten": 10,
+    "jedním": 1,
+    "dvěma": 2,
+    "třemi": 3,
+    "čtyřmi": 4,
+    "einem": 1,
+    "einer": 1,
+    "zwei": 2,
+    "drei": 3,
+    "vier": 4,
+}
+_COUNT = rf"(\d{{1,3}}|{'|'.join(NUMBERS)})"
+WEEKDAYS: dict[str, int] = {
+    **{name: number for number, name in enumerate("monday tuesday wednesday thursday friday saturday sunday".split())},
+    **{name: number for number, name in enumerate("pondělí úterý středa čtvrtek pátek sobota neděle".split())},
+    "středu": 2,
+    "sobotu": 5,
+    "neděli": 6,
+    **{
+        name: number
+        for number, name in enumerate("montag dienstag mittwoch donnerstag freitag samstag sonntag".split())
+    },
+}
+_BEFORE = r"last|minul(?:ý|é|ou|á|í)|letzte[nrs]?|vorige[nrs]?"
+_AFTER = r"next|příští|nächste[nrs]?|kommende[nrs]?"
+_UNITS: dict[str, str] = {
+    **dict.fromkeys(("week", "týden", "woche"), "week"),
+    **dict.fromkeys(("month", "měsíc", "monat"), "month"),
+    **dict.fromkeys(("year", "rok", "jahr"), "year"),
+}
+_WORD_CHARACTERS = re.compile(r"[\u0e00-\u0e7f\u3400-\u9fff]")
+
+_DAY = re.compile(
+    "|".join(
+        re.escape(word) if _WORD_CHARACTERS.match(word) else rf"\b{re.escape(word)}\b"
+        for word in sorted(DAYS, key=len, reverse=True)
+    ),
+    re.IGNORECASE,
+)
+_AGO = re.compile(
+    rf"\b{_COUNT} (day|week)s? ago\b|\bpřed {_COUNT} (dny|dnem|týdny|týdnem)\b|\bvor {_COUNT} (tag|woche)(?:en|n)?\b",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(rf"\b({_BEFORE}|{_AFTER}) ({'|'.join([*WEEKDAYS, *_UNITS])})\b", re.IGNORECASE)
+_IS_BEFORE = re.compile(_BEFORE, re.IGNORECASE)
+
+
+def resolve_dates(text: str, at: datetime) -> str:
+    """Each such word becomes a date, a week (2026-W18), a month or a year, as in ISO 8601. `at` is when it was said, in
+    the zone of whoever said it. What could mean a span as well ("in two days") stays as it is."""
+    try:
+        text = _DAY.sub(lambda match: _date(at, DAYS[match[0].lower()]), text)
+        text = _AGO.sub(lambda match: _ago(match, at), text)
+        return _NAMED.sub(lambda match: _named(match, at), text)
+    except OverflowError:
+        return text  # beyond the years 1 to 9999
+
+
+def _date(at: datetime, days: int) -> str:
+    return f"{at + timedelta(days=days):%Y-%m-%d}"
+
+
+def _ago(match: re.Match[str], at: datetime) -> str:
+    number, unit = (group for group in match.groups() if group is not None)
+    count = int(number) if number.isdecimal() else NUMBERS[number.lower()]
+    return _date(at, -count * (7 if unit.lower().startswith(("week", "týd", "woche")) else 1))
+
+
+def _named(match: re.Match[str], at: datetime) -> str:
+    """The nearest such day before or after; a day that is called the last one is not today."""
+    sign = -1 if _IS_BEFORE.fullmatch(match[1]) else 1
+    name = match[2].lower()
+    weekday = WEEKDAYS.get(name)
+    if weekday is not None:
+        days = (sign * (weekday - at.weekday()) - 1) % 7 + 1
+        return _date(at, sign * days)
+    match _UNITS[name]:
+        case "week":
+            year, week, _ = (at + timedelta(days=7 * sign)).isocalendar()
+            return f"{year}-W{week:02}"
+        case "month":
+            months = at.year * 12 + at.month - 1 + sign
+            return f"{months // 12}-{months % 12 + 1:02}"
+        case _:
+            return f"{at.year + sign}"
