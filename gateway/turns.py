@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import WeakValueDictionary
 
-import structlog
-
 from gateway.commands import may_use, parse_command
-from gateway.models.base import ModelError, UnknownModel
+from gateway.lanes import STARTED, Lanes, pending_end
+from gateway.models.base import UnknownModel
 from gateway.models.image_tokens import attachment_tokens
-from gateway.replies import others
-from gateway.turn import Incoming, Turn, TurnResult, result_from_entries
+from gateway.turn import Incoming, Turn, result_from_entries
 from sessions.cleanup import used_at
 from sessions.context import failed_attempt
 from sessions.entries import (
     AssistantEntry,
     CommandEntry,
-    EndReason,
     Entry,
     RetractedEntry,
     ToolResultEntry,
     TurnFailedEntry,
     UserEntry,
-    session_of_turn,
 )
-from sessions.files import StorageError
-from sessions.queues import Lane, QueueFull, effective_mode
+from sessions.queues import QueueFull, effective_mode
 from sessions.resets import effective_reset, reset_due
 
 if TYPE_CHECKING:
@@ -41,18 +35,17 @@ if TYPE_CHECKING:
     from gateway.commands import Command, CommandsPolicy
     from gateway.models.base import ChatModel
     from gateway.replies import Models, Prompts, Replies
+    from gateway.turn import TurnResult
     from sessions.keys import SessionKey
     from sessions.policy import QueueMode, QueuePolicy, SessionsPolicy, TurnPolicy
+    from sessions.queues import Lane
     from sessions.record import SessionRecord
     from sessions.resets import ResetReason
     from sessions.session import Request, Session
     from sessions.store import SessionStore
 
-log = structlog.get_logger()
-
 QUEUE_RETRY_S = 5.0
 HELD = "job:"  # sources whose cut turns go on only when their owner says so
-STARTED = "A new session has started."
 READ_BACK = "transcript"  # origin of the events of a turn that is no longer in memory
 
 
@@ -112,12 +105,9 @@ class Turns:
         self._bus = bus
         self.commands: CommandRunner | None = None
         self.after_accept: list[Callable[[Session], None]] = []
-        self.after_turn: list[Callable[[Session], None]] = []
         self._gates: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._lanes: dict[str, Lane[Turn]] = {}
-        self._ended: OrderedDict[str, Turn] = OrderedDict()
-        self._group: asyncio.TaskGroup | None = None
-        self._stopping = False
+        self._lanes = Lanes(store=store, replies=replies, clock=clock, queue=queue, policy=policy)
+        self.after_turn = self._lanes.after_turn
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -126,36 +116,23 @@ class Turns:
 
         What is cut stays open in its transcript and is resumed at the next start.
         """
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._group = group
-                await stop.wait()
-                self._stopping = True
-                lanes = [lane for lane in self._lanes.values() if lane.running]
-                waits = [asyncio.ensure_future(turn.done()) for lane in lanes for turn in lane.running]
-                if waits:
-                    log.info("turns.draining", running=len(waits), grace_s=grace_s)
-                    await asyncio.wait(waits, timeout=grace_s)
-                for wait in waits:
-                    wait.cancel()
-                raise _Cut
-        except* _Cut:
-            pass
-        finally:
-            self._group = None
+        await self._lanes.run(stop, grace_s=grace_s)
 
     @property
     def stopping(self) -> bool:
-        return self._stopping
+        return self._lanes.stopping
 
     @property
     def running(self) -> int:
-        return sum(len(lane.running) for lane in self._lanes.values())
+        return self._lanes.running
 
     def lane_state(self, session_id: str) -> tuple[list[Turn], list[Turn]]:
         """(running, waiting) turns of a session."""
-        lane = self._lanes.get(session_id)
-        return ([], []) if lane is None else (list(lane.running), list(lane.waiting))
+        return self._lanes.state(session_id)
+
+    def busy(self, session_id: str) -> bool:
+        """Whether something runs or waits in a session."""
+        return self._lanes.busy(session_id)
 
     # --- in -------------------------------------------------------------------------------------------------------
 
@@ -165,9 +142,9 @@ class Turns:
         Raises QueueFull, RequestConflict, MessageTooLong, UnknownModel, Stopping, StorageError: then nothing of the
         message was kept.
         """
-        if self._group is None or self._stopping:
+        if not self._lanes.accepting:
             raise Stopping("The daemon is stopping. Send the message again in a moment.")
-        outcome = await asyncio.shield(self._group.create_task(self._outcome(key, incoming), name=f"accept {key}"))
+        outcome = await asyncio.shield(self._lanes.spawn(self._outcome(key, incoming), f"accept {key}"))
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -185,7 +162,7 @@ class Turns:
         Of a request that was stored before, only what is missing is written, after a crash in the middle.
         Raises Stopping, RequestConflict and StorageError: then nothing was kept.
         """
-        if self._stopping:
+        if self._lanes.stopping:
             raise Stopping("The daemon is stopping. Send it again in a moment.")
         async with self._gate(key):
             session, _ = await self._session_for(key, Incoming(text="", user=owner))
@@ -213,8 +190,8 @@ class Turns:
             if known is not None:
                 return known
             if incoming.fresh and session.record.entries:
-                session, reason = await self._succeed(session, self._lane(session), "new", key), "new"
-            lane = self._lane(session)
+                session, reason = await self._succeed(session, self._lanes.lane(session), "new", key), "new"
+            lane = self._lanes.lane(session)
             if len(lane.waiting) >= self._queue.cap:
                 raise QueueFull(self._queue.cap, QUEUE_RETRY_S)
             if incoming.before and not self._store.sessions_of(key):
@@ -246,8 +223,7 @@ class Turns:
         if session.record.entries == 0:
             previous = self._store.former(key)
             return session, previous.ended if previous else "first"
-        lane = self._lanes.get(session.id)
-        busy = lane is not None and lane.busy
+        busy = self._lanes.busy(session.id)
         if not busy and (word := pending_end(session.commands)) is not None:
             return await self._store.end(session, word), word
         due = self._due(key, session.record, busy=busy)
@@ -267,15 +243,15 @@ class Turns:
         come first. Raises StorageError and SessionGone."""
         async with self._gate(key):
             record = self._store.find(key)
-            if self._stopping or record is None or record.session != session_id or record.ended is not None:
+            if self._lanes.stopping or record is None or record.session != session_id or record.ended is not None:
                 return "not due"
             session = await self._store.open(session_id)
-            if session.open or self.busy(session_id):
+            if session.open or self._lanes.busy(session_id):
                 return "busy"
             due = self._due(key, session.record, busy=False)
             if due is None:
                 return "not due"
-            await self._store.end(session, due)
+            await self._store.close(session, due)
             return "ended"
 
     async def _known(self, session: Session, incoming: Incoming) -> Turn | None:
@@ -302,7 +278,7 @@ class Turns:
         mode = incoming.queue or effective_mode(self._queue, session.record.channel, session.record.settings.queue_mode)
         turn = self._told_turn(entries[0].turn or "", session, incoming, mode)
         turn.events.emit("accepted", turn=turn.id, session=session.id, seq=entries[0].seq)
-        self._admit(lane, turn)
+        self._lanes.admit(lane, turn)
         for hook in self.after_accept:
             hook(session)
         return turn
@@ -344,22 +320,6 @@ class Turns:
             )
         ]
 
-    def _admit(self, lane: Lane[Turn], turn: Turn) -> None:
-        """Puts a turn in its session's line and sees to it that the line moves."""
-        if lane.busy:
-            turn.events.emit("queued", position=len(lane.waiting) + 1, mode=turn.mode)
-        idle = not lane.busy
-        lane.waiting.append(turn)
-        if turn.mode == "interrupt":
-            for running in lane.running:
-                running.stop("interrupted")
-        if idle:
-            assert self._group is not None  # noqa: S101
-            self._group.create_task(self._run_lane(turn.session.id, lane), name=f"lane {turn.session.id}")
-
-    def _lane(self, session: Session) -> Lane[Turn]:
-        return self._lanes.setdefault(session.id, Lane())
-
     # --- commands -------------------------------------------------------------------------------------------------
 
     async def _answer_command(self, session: Session, command: Command, incoming: Incoming) -> Turn:
@@ -382,7 +342,7 @@ class Turns:
         turn = self._told_turn(written.turn or "", session, incoming, "followup")
         turn.events.emit("accepted", turn=turn.id, session=session.id, seq=written.seq)
         turn.events.emit_text(reply)
-        self._finish(turn, result_from_entries(session, turn.id))
+        self._lanes.finish(turn, result_from_entries(session, turn.id))
         return turn
 
     async def _end_by_command(self, session: Session, lane: Lane[Turn], command: Command, incoming: Incoming) -> Turn:
@@ -399,151 +359,28 @@ class Turns:
             told.events.emit("session.started", session=following.id, reason=command.name)
             return told
         first = dataclasses.replace(incoming, text=text, commands=False)
-        turn = await self._enqueue(following, self._lane(following), first)
+        turn = await self._enqueue(following, self._lanes.lane(following), first)
         turn.events.emit("session.started", session=following.id, reason=command.name)
         return turn
 
     async def _succeed(self, session: Session, lane: Lane[Turn], reason: str, key: SessionKey | None = None) -> Session:
         word = "new" if reason == "new" else "reset"
         if not lane.busy:
-            self._lanes.pop(session.id, None)
+            self._lanes.close(session.id)
             return await self._store.end(session, word, key=key)
         following = self._store.succeed(session)
-        self._lanes[following.id] = Lane(after=lane)
+        self._lanes.follow(following, lane)
         return following
-
-    # --- the line -------------------------------------------------------------------------------------------------
-
-    async def _run_lane(self, session_id: str, lane: Lane[Turn]) -> None:
-        if lane.after is not None:
-            await lane.after.drained.wait()
-            lane.after = None
-        session = lane.waiting[0].session
-        while lane.waiting:
-            if lane.waiting[0].mode == "collect":
-                await self._collect(lane)
-            await self._settle(session, lane)
-            batch = lane.take()
-            try:
-                await self._run_turn(lane, batch)
-            finally:
-                lane.running = []
-        self._lanes.pop(session_id, None)
-        try:
-            if (word := pending_end(session.commands)) is not None and not session.ended:
-                await self._store.end(session, word)
-        except StorageError as error:
-            log.warning("session.not_ended", session=session_id, error=str(error))
-        finally:
-            lane.drained.set()
-
-    async def _collect(self, lane: Lane[Turn]) -> None:
-        """Waits until no further message has come for `debounce_ms`."""
-        seen = 0
-        while len(lane.waiting) != seen:
-            seen = len(lane.waiting)
-            await self._clock.sleep(self._queue.debounce_ms / 1000)
-
-    async def _settle(self, session: Session, lane: Lane[Turn]) -> None:
-        """Marks turns as failed whose end could not be written at the time (a full disk); their askers were told."""
-        lost = [turn for turn in session.open if turn not in lane.ids()]
-        if lost:
-            try:
-                await self._store.append(session, *(_lost(turn) for turn in lost))
-            except StorageError as error:
-                log.warning("turn.not_settled", session=session.id, turns=lost, error=str(error))
-
-    async def _run_turn(self, lane: Lane[Turn], batch: list[Turn]) -> None:
-        lead = batch[0]
-        lead.task = asyncio.create_task(self._replies.generate(lane, lead), name=f"turn {lead.id}")
-        for turn in batch:
-            turn.state = "running"
-        try:
-            await lead.task
-        except asyncio.CancelledError:
-            if lead.stop_as is None:
-                lead.task.cancel()
-                raise
-            await self._end_with(lane, lead, self._replies.cut_reply(lane, lead, lead.stop_as))
-        except ModelError as error:
-            await self._end_with(lane, lead, self._after_model_error(lane, lead, error))
-        except StorageError as error:
-            self._end_unstored(lane, error)
-        except Exception as error:
-            log.exception("turn.failed", session=lead.session.id, turn=lead.id)
-            why = f"The turn failed inside sessiond ({type(error).__name__}). The log has the details."
-            await self._end_with(
-                lane, lead, TurnFailedEntry(turn=lead.id, code="internal", error=why, also=others(lead, lane))
-            )
-        for turn in list(lane.running):
-            self._finish(turn, result_from_entries(turn.session, turn.id))
-        for hook in self.after_turn:
-            hook(lead.session)
-
-    async def _end_with(self, lane: Lane[Turn], lead: Turn, entry: Entry) -> None:
-        """Writes the end of a turn that did not get its reply; a reply that was written meanwhile stands."""
-        if lead.id not in lead.session.open:
-            return
-        try:
-            await self._replies.append(lead.session, entry)
-        except StorageError as error:
-            self._end_unstored(lane, error)
-
-    def _after_model_error(self, lane: Lane[Turn], lead: Turn, error: ModelError) -> Entry:
-        """What was already shown stays, marked incomplete; otherwise the turn has failed."""
-        log.warning("turn.model_error", session=lead.session.id, turn=lead.id, code=error.code, detail=str(error))
-        if lead.shown:
-            return self._replies.cut_reply(lane, lead, "incomplete")
-        return TurnFailedEntry(turn=lead.id, code=error.code, error=str(error), also=others(lead, lane))
-
-    def _end_unstored(self, lane: Lane[Turn], error: StorageError) -> None:
-        """Tells the askers; the turn stays open in its transcript until it can be settled."""
-        for turn in list(lane.running):
-            record = turn.session.record
-            self._finish(
-                turn,
-                TurnResult(
-                    turn=turn.id,
-                    session=record.session,
-                    key=record.key,
-                    text="",
-                    entries=(),
-                    error_code=error.code,
-                    error=str(error),
-                ),
-            )
-
-    def _finish(self, turn: Turn, result: TurnResult | None) -> None:
-        if result is None:
-            record = turn.session.record
-            result = TurnResult(
-                turn=turn.id,
-                session=record.session,
-                key=record.key,
-                text="",
-                entries=(),
-                error_code="internal",
-                error="The turn ended without a reply.",
-            )
-        turn.end(result)
-        self._ended[turn.id] = turn
-        while len(self._ended) > self._policy.kept_turns:
-            self._ended.popitem(last=False)
 
     # --- finding, stopping, resuming ------------------------------------------------------------------------------
 
     def live(self, wanted: str) -> Turn | None:
         """A turn that runs, waits, or ended recently enough for its events to be replayed."""
-        ended = self._ended.get(wanted)
-        if ended is not None:
-            return ended
-        parts = session_of_turn(wanted)
-        lane = self._lanes.get(parts[0]) if parts else None
-        return lane.find(lambda turn: turn.id == wanted) if lane else None
+        return self._lanes.live(wanted)
 
     async def find(self, wanted: str) -> Turn | None:
         """Any turn that was ever accepted, read back from its transcript if need be; None when there is none."""
-        turn = self.live(wanted)
+        turn = self._lanes.live(wanted)
         if turn is not None:
             return turn
         session = await self._store.session_of(wanted)
@@ -561,42 +398,26 @@ class Turns:
         result = result_from_entries(session, wanted, told)
         if result is not None and result.text:
             turn.events.emit_text(result.text)
-        self._finish(turn, result)
+        self._lanes.finish(turn, result)
         return turn
 
     async def stop(self, turn: Turn) -> bool:
         """Stops a running turn, keeping what came, or takes a waiting one out of the line. False when it has ended."""
-        lane = self._lanes.get(turn.session.id)
-        if lane is None or turn.result is not None:
-            return False
-        if lane.remove(turn):
-            failure = TurnFailedEntry(turn=turn.id, code="stopped", error="Stopped before it had begun.")
-            await self._store.append(turn.session, failure)
-            self._finish(turn, result_from_entries(turn.session, turn.id))
-            return True
-        return any(running.stop("stopped") for running in lane.running)
+        return await self._lanes.stop(turn)
 
     async def stop_session(self, session_id: str) -> bool:
         """Stops what runs in a session; False when nothing does."""
-        lane = self._lanes.get(session_id)
-        return lane is not None and any(turn.stop("stopped") for turn in lane.running)
+        return self._lanes.stop_session(session_id)
 
     async def forget(self, key: SessionKey, session_ids: Sequence[str]) -> None:
         """Deletes sessions of a key for good; what runs in them is stopped, what waits goes with them."""
         async with self._gate(key):
             for session_id in session_ids:
-                lane = self._lanes.get(session_id)
-                if lane is not None and lane.busy:  # a lane that only a command has looked into never drains
-                    for turn in list(lane.waiting):
-                        await self.stop(turn)
-                    for turn in list(lane.running):
-                        turn.stop("stopped")
-                    await lane.drained.wait()
+                await self._lanes.drain(session_id)
                 await self._delete(session_id)
 
     async def _delete(self, session_id: str) -> None:
-        for turn in [t for t in self._ended.values() if t.session.id == session_id]:
-            del self._ended[turn.id]
+        self._lanes.forget(session_id)
         await self._store.delete(session_id)
 
     async def discard(self, key: SessionKey, unchanged: SessionRecord) -> bool:
@@ -605,7 +426,7 @@ class Turns:
         Raises StorageError and SessionGone.
         """
         async with self._gate(key):
-            if self.busy(unchanged.session) or self._store.index.find(unchanged.session) != unchanged:
+            if self._lanes.busy(unchanged.session) or self._store.index.find(unchanged.session) != unchanged:
                 return False
             await self._delete(unchanged.session)
             return True
@@ -614,7 +435,7 @@ class Turns:
         """Moves a session to the archive, between two messages; False when something runs or waits in it, or it is no
         longer `unchanged`. Raises StorageError and SessionGone."""
         async with self._gate(key):
-            if self.busy(session_id) or (unchanged and self._store.index.find(session_id) != unchanged):
+            if self._lanes.busy(session_id) or (unchanged and self._store.index.find(session_id) != unchanged):
                 return False
             return await self._store.archive(session_id)
 
@@ -623,21 +444,15 @@ class Turns:
         async with self._gate(key):
             return await self._store.restore(session_id)
 
-    def busy(self, session_id: str) -> bool:
-        """Whether something runs or waits in a session."""
-        lane = self._lanes.get(session_id)
-        return lane is not None and lane.busy
-
     async def resume_open(self) -> int:
         """Puts every message that still waits for its reply back in line, after a crash or a stop. Returns how many.
 
         Before anything is accepted: a message of today must not find its session's older ones unaccounted for.
         """
-        assert self._group is not None  # noqa: S101
         resumed = 0
         for record in self._store.with_open_turns():
             session = await self._store.open(record.session)
-            lane = self._lane(session)
+            lane = self._lanes.lane(session)
             for wanted in list(session.open):
                 incoming = _incoming_of(session.turn_entries(wanted))
                 if not (incoming.source or "").startswith(HELD):
@@ -650,7 +465,7 @@ class Turns:
         turn = self._told_turn(wanted, session, incoming, "followup")
         turn.resumed = True
         turn.events.emit("accepted", turn=wanted, session=session.id)
-        self._admit(lane, turn)
+        self._lanes.admit(lane, turn)
         return turn
 
     # --- turns whose owner remembers them ---------------------------------------------------------------------------
@@ -662,12 +477,12 @@ class Turns:
 
     async def resume(self, wanted: str) -> Turn | None:
         """A turn by id; one that was cut and is held for its owner goes on. None: there is none."""
-        session = None if self.live(wanted) else await self._store.session_of(wanted)
+        session = None if self._lanes.live(wanted) else await self._store.session_of(wanted)
         if session is None or wanted not in session.open:
             return await self.find(wanted)
-        if self._group is None or self._stopping:
+        if not self._lanes.accepting:
             raise Stopping("The daemon is stopping.")
-        return self._resume(session, self._lane(session), wanted, _incoming_of(session.turn_entries(wanted)))
+        return self._resume(session, self._lanes.lane(session), wanted, _incoming_of(session.turn_entries(wanted)))
 
     async def result_of(self, wanted: str) -> TurnResult | None:
         """How a turn ended; None while it has not."""
@@ -680,20 +495,8 @@ class Turns:
     async def abandon(self, wanted: str, why: str) -> None:
         """Ends a turn that was cut and is held: it gets no reply."""
         session = await self._store.session_of(wanted)
-        if session is not None and wanted in session.open and self.live(wanted) is None:
+        if session is not None and wanted in session.open and self._lanes.live(wanted) is None:
             await self._store.append(session, TurnFailedEntry(turn=wanted, code="interrupted", error=why))
-
-
-class _Cut(Exception):
-    """Ends the turns' task group at the end of the grace time."""
-
-
-def pending_end(commands: Sequence[CommandEntry]) -> EndReason | None:
-    """Why a session is about to end: a `/new` or `/reset` among its commands that no end has followed yet."""
-    for command in reversed(commands):
-        if command.name in ("new", "reset") and command.reply == STARTED:
-            return "new" if command.name == "new" else "reset"
-    return None
 
 
 def _incoming_of(entries: Sequence[Entry]) -> Incoming:
@@ -734,7 +537,3 @@ def _marked(drafts: Sequence[Entry], request_id: str, sha256: str | None) -> lis
 def _stored_with(request_id: str, entries: Sequence[Entry]) -> list[Entry]:
     said = (UserEntry, AssistantEntry, ToolResultEntry)
     return [entry for entry in entries if isinstance(entry, said) and entry.request_id == request_id]
-
-
-def _lost(turn: str) -> TurnFailedEntry:
-    return TurnFailedEntry(turn=turn, code="storage", error="The reply could not be stored at the time.")

@@ -108,7 +108,8 @@ class SessionsPolicy(Policy):
         default="fsync", description="fsync: on disk before it is acknowledged; flush: the system decides when."
     )
     cache_bytes: Annotated[int, Field(ge=0)] = Field(
-        default=256 * 1024 * 1024, description="Bytes of transcripts kept in memory for active sessions."
+        default=128 * 1024 * 1024,
+        description="Memory for sessions in use, in bytes: about twice what their transcripts take on disk.",
     )
     max_attachments: Annotated[int, Field(ge=0)] = Field(default=10, description="Attachments of one message.")
     max_attachment_bytes: Annotated[int, Field(ge=1)] = Field(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -12,6 +11,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from sessions.blobs import Blobs
+from sessions.cache import SessionCache
 from sessions.context import uncarried
 from sessions.entries import (
     EPOCH,
@@ -83,8 +83,7 @@ class SessionStore:
         self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="transcript")
         self._index: Index
         self._live: WeakValueDictionary[str, Session] = WeakValueDictionary()
-        self._kept: OrderedDict[str, Session] = OrderedDict()
-        self._kept_bytes = 0
+        self._kept = SessionCache(policy.cache_bytes)
         self._fresh: dict[str, Session] = {}
         self._opening: dict[str, asyncio.Future[Session]] = {}
         self._writes: set[asyncio.Task[Any]] = set()
@@ -167,7 +166,7 @@ class SessionStore:
         """A session by id, read from disk once. Raises SessionGone and StorageError."""
         live = self._live.get(session_id)
         if live is not None:
-            self._keep(live)
+            self._kept.keep(live)
             return live
         opening = self._opening.get(session_id)
         if opening is None:
@@ -192,7 +191,7 @@ class SessionStore:
 
     def damaged(self) -> list[SessionRecord]:
         """Sessions in memory whose transcript holds lines that cannot be read."""
-        return [session.record for session in self._kept.values() if session.problems]
+        return [session.record for session in self._kept if session.problems]
 
     def sessions_of(self, key: SessionKey) -> list[SessionRecord]:
         """All sessions of a key that are on disk, newest first."""
@@ -265,21 +264,8 @@ class SessionStore:
         session = Session(record, transcript, scan.entries)
         session.problems = scan.problems
         self._live[session.id] = session
-        self._keep(session)
+        self._kept.keep(session)
         return session
-
-    def _keep(self, session: Session) -> None:
-        """Marks a session as recently used; the longest unused ones beyond `cache_bytes` are let go.
-
-        A session that somebody still holds stays the one object of its id: letting go only drops our own reference.
-        """
-        known = self._kept.pop(session.id, None)
-        self._kept[session.id] = session
-        if known is None:
-            self._kept_bytes += session.record.size
-        while self._kept_bytes > self._policy.cache_bytes and len(self._kept) > 1:
-            _, oldest = self._kept.popitem(last=False)
-            self._kept_bytes -= oldest.record.size
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -314,12 +300,9 @@ class SessionStore:
             if session.record.state == "archived":
                 await self._unarchive(session)
             entries = self._stamped(session, drafts, opens_turn)
-            grown_from = session.transcript.size
             await self._in_thread(lambda: self._write(session, entries))
             record = tallied(session.record, entries)
             session.committed(entries, record if change is None else change(record))
-            if session.id in self._kept:
-                self._kept_bytes += session.transcript.size - grown_from
             self._enter(session)
             for hook in self.after_append:
                 hook(session, entries)
@@ -349,9 +332,8 @@ class SessionStore:
     def _enter(self, session: Session) -> None:
         if self._fresh.get(session.record.key) is session:
             del self._fresh[session.record.key]
-        if session.id not in self._live:
-            self._live[session.id] = session
-            self._keep(session)
+        self._live[session.id] = session
+        self._kept.keep(session)
         self._index.put(session.record)
         self._dirty.set()
         self._tell(session.id)
@@ -429,6 +411,12 @@ class SessionStore:
             await self.append(session, EndedEntry(reason=reason))
         return await self.active(key or session.key)
 
+    async def close(self, session: Session, reason: EndReason) -> None:
+        """Ends a session that nobody is writing in; the next one of its key begins with the next message."""
+        if session.record.entries and not session.ended:
+            await self.append(session, EndedEntry(reason=reason))
+            self._kept.drop(session.id)
+
     async def resume(self, current: Session | None, former_id: str) -> Session:
         """Makes a former session the active one of its key again; the current one ends."""
         former = await self.open(former_id)
@@ -456,8 +444,7 @@ class SessionStore:
                 del self._fresh[session.record.key]
             await self._journaled()
         self._live.pop(session_id, None)
-        if self._kept.pop(session_id, None) is not None:
-            self._kept_bytes -= session.record.size
+        self._kept.drop(session_id)
 
     def _remove_files(self, session: Session) -> None:
         """Oldest generation first: the tombstone is in the newest."""
