@@ -102,9 +102,15 @@ async def server(module: str, *arguments: str) -> AsyncIterator[str]:
 
 
 def write_config(path: Path, model_url: str) -> Path:
-    """The settings of every daemon here: the stand-in as its model, and no limit on requests."""
+    """The settings of every daemon here: the stand-in as its model, no limit on requests, and sessions that stay as they
+    were sown (what ends many of them costs is measured by itself)."""
     chat = {"provider": "openai", "base_url": model_url, "model": "chat-model", "api_key": "x", "window": 100_000}
-    settings = {"models": {"chat": chat}, "server": {"rate_limit_per_minute": None}, "logging": {"level": "warning"}}
+    settings = {
+        "models": {"chat": chat},
+        "server": {"rate_limit_per_minute": None},
+        "sessions": {"reset": {"daily_at": None}},
+        "logging": {"level": "warning"},
+    }
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return path
 
