@@ -102,8 +102,8 @@ async def server(module: str, *arguments: str) -> AsyncIterator[str]:
 
 
 def write_config(path: Path, model_url: str) -> Path:
-    """The settings of every daemon here: the stand-in as its model, no limit on requests, and sessions that stay as they
-    were sown (what ends many of them costs is measured by itself)."""
+    """The settings of every daemon here: the stand-in as its model, no limit on requests, and sessions that stay as
+    they were sown (what ends many of them costs is measured by itself)."""
     chat = {"provider": "openai", "base_url": model_url, "model": "chat-model", "api_key": "x", "window": 100_000}
     settings = {
         "models": {"chat": chat},
