@@ -11,7 +11,7 @@ from gateway.ledger import LedgerClosed
 from gateway.replies import CallNote
 from sessions.entries import AssistantEntry
 from sessions.files import StorageError
-from sessions.index import PageQuery
+from sessions.listing import PageQuery
 from sessions.session import SessionGone
 
 if TYPE_CHECKING:

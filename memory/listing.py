@@ -37,6 +37,8 @@ def fitting(viewer: Viewer, filters: Filters, column: ColumnElement[str] = memor
         conditions.append(memories.c.topic.in_(filters.topics) if filters.topics else false())
     if filters.kinds is not None:
         conditions.append(memories.c.kind.in_(filters.kinds))
+    if filters.origins is not None:
+        conditions.append(memories.c.source["origin"].as_string().in_(filters.origins))
     for name, value in filters.properties.items():
         conditions.append(memories.c.properties[name].as_string() == value)
     if filters.recalled:

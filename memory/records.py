@@ -22,6 +22,7 @@ Origin = Literal[
 Action = Literal["added", "edited", "superseded", "merged", "trashed", "restored", "purged", "classified", "undone"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
 DELIBERATE: frozenset[Origin] = frozenset({"person", "tool"})
 """Who may bring back what was deleted (spec memory.md, "Vitality and retention")."""
 
@@ -257,6 +258,7 @@ class Filters:
     topics: tuple[str, ...] | None = None
     no_topic: bool = False
     kinds: tuple[Kind, ...] | None = None
+    origins: tuple[Origin, ...] | None = None
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     min_importance: int = 1
     as_of: datetime | None = None

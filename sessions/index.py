@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import heapq
 from dataclasses import dataclass, field
+from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ import orjson
 from sortedcontainers import SortedList
 
 from sessions.files import StorageFailed
+from sessions.listing import cursor_of, fits, marks_of, place_of, rank_of
 from sessions.snapshot import (
     JOURNAL_HEAD,
     BrokenSnapshot,
@@ -33,11 +36,12 @@ from sessions.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from datetime import datetime
     from pathlib import Path
 
     from sessions.files import Files
+    from sessions.listing import PageQuery, Place
     from sessions.record import SessionRecord, SessionState
     from sessions.snapshot import Head
 
@@ -45,8 +49,6 @@ SNAPSHOT = "sessions.json"
 JOURNAL = "sessions.journal.jsonl"
 MIN_JOURNAL_BYTES = 1 << 20
 SCAN_LIMIT = 20_000
-
-Place = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,20 +65,6 @@ class IndexReport:
     broken: str | None = None
     damaged_lines: int = 0
     skipped: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageQuery:
-    """Which sessions a list shows, newest activity first. `allowed` gets a record's key and owner."""
-
-    limit: int = 50
-    cursor: str | None = None
-    state: SessionState = "active"
-    agent: str | None = None
-    channel: str | None = None
-    type: str | None = None
-    search: str | None = None
-    allowed: Callable[[str, str | None], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,10 +88,6 @@ class Snapshot:
             count=len(self.rows),
             clean=self.clean,
         )
-
-
-class BadCursor(ValueError):
-    """A cursor that no list has given out."""
 
 
 class Index:
@@ -200,19 +184,41 @@ class Index:
     def page(self, query: PageQuery) -> tuple[list[SessionRecord], str | None]:
         """One page, and the cursor of the next. Looks at no more than SCAN_LIMIT records: a page of a rare filter may
         be short and still have a cursor. Raises BadCursor."""
-        places = self._lists[query.state]
-        before = None if query.cursor is None else _parse_cursor(query.cursor)
-        wanted = _marks(query)
+        if not query.by_use:
+            return self._ranked(query)
+        places, after = self._lists[query.state], place_of(query)
+        if query.sort == "active":
+            walk = places.irange(maximum=after, inclusive=(True, False), reverse=True)
+        else:
+            walk = places.irange(minimum=after, inclusive=(False, True))
+        wanted = marks_of(query)
         found: list[SessionRecord] = []
         last: Place | None = None
-        for looked, place in enumerate(places.irange(maximum=before, inclusive=(True, False), reverse=True)):
+        for looked, place in enumerate(walk):
             if last is not None and (len(found) >= query.limit or looked >= SCAN_LIMIT):
-                return found, f"{last[0]}.{last[1]}"
+                return found, cursor_of(last, query.sort)
             last = place
             row = self._rows[place[1]]
-            if all(mark in row for mark in wanted) and _fits(row, query):
+            if all(mark in row for mark in wanted) and fits(row, query):
                 found.append(decode_row(row))
         return found, None
+
+    def _ranked(self, query: PageQuery) -> tuple[list[SessionRecord], str | None]:
+        """A page of an order the index does not keep: found among the SCAN_LIMIT sessions used last."""
+        before = place_of(query)
+        wanted = marks_of(query)
+        places: list[Place] = []
+        for _, session in islice(reversed(self._lists[query.state]), SCAN_LIMIT):
+            row = self._rows[session]
+            if all(mark in row for mark in wanted) and fits(row, query):
+                place = rank_of(row, query.sort), session
+                if before is None or place < before:
+                    places.append(place)
+        shown = heapq.nlargest(query.limit, places)
+        more = len(places) > len(shown)
+        return [decode_row(self._rows[session]) for _, session in shown], cursor_of(
+            shown[-1], query.sort
+        ) if more else None
 
     # --- changing -------------------------------------------------------------------------------------------------
 
@@ -477,32 +483,3 @@ def _rank(record: SessionRecord) -> tuple[bool, bool, str]:
 
 def _loser(record: SessionRecord) -> SessionRecord:
     return dataclasses.replace(record, state="former") if record.state == "active" else record
-
-
-def _parse_cursor(raw: str) -> Place:
-    millis, _, session = raw.partition(".")
-    digits = millis.removeprefix("-")
-    if not session or not digits.isascii() or not digits.isdecimal() or len(raw) > 100:
-        raise BadCursor("This cursor is not from a list of sessions. Leave it out to start at the beginning.")
-    return int(millis), session
-
-
-def _marks(query: PageQuery) -> list[bytes]:
-    """Bytes that every row has which fits; most others are told by them without being decoded."""
-    wanted = {"agent": query.agent, "channel": query.channel, "type": query.type}
-    return [b'"%b":%b' % (name.encode(), orjson.dumps(value)) for name, value in wanted.items() if value is not None]
-
-
-def _fits(row: bytes, query: PageQuery) -> bool:
-    if query.agent is query.channel is query.type is query.search is query.allowed is None:
-        return True
-    fields = orjson.loads(row)
-    return (
-        (query.agent is None or fields["agent"] == query.agent)
-        and (query.channel is None or fields.get("channel") == query.channel)
-        and (query.type is None or fields["type"] == query.type)
-        and (
-            query.search is None or query.search.casefold() in f"{fields['key']} {fields.get('title') or ''}".casefold()
-        )
-        and (query.allowed is None or query.allowed(fields["key"], fields.get("owner")))
-    )

@@ -15,6 +15,7 @@ from gateway.http.problems import not_found
 from gateway.http.routes import Body, Call, Route
 from gateway.search import NothingToSearch, excerpt
 from memory.text import cut_query
+from sessions.entries import SummaryEntry
 from sessions.found import Scope
 
 if TYPE_CHECKING:
@@ -125,7 +126,10 @@ class ChatPages:
             return self._desk.show("items.html", call, key=str(call.key), record=None, items=[], before=None)
         session = await self._parts.store.open(record.session)
         if query.after is not None:
-            items, before = await self._shown(call, since(session.entries, query.after), session), None
+            new = since(session.entries, query.after)
+            summarised = any(isinstance(e, SummaryEntry) for e in new)
+            known = await self._everything(session) if summarised else session.entries
+            items, before = await self._shown(call, new, session, known), None
         else:
             items, before = await self._items(call, session, query.before, None)
         answer = self._desk.show("items.html", call, key=str(call.key), record=record, items=items, before=before)
@@ -141,27 +145,30 @@ class ChatPages:
             raise not_found("session")
         session = await self._parts.store.open(former[0].session)
         return self._desk.show(
-            "panel.html", call, key=str(call.key), live=True, **self._standing(session, former, None)
+            "pieces.html", call, key=str(call.key), live=True, **self._standing(session, former, None)
         )
 
     async def _items(
         self, call: Call, session: Session, before: int | None, at: int | None
     ) -> tuple[list[Item], int | None]:
         """(the last messages before a seq, or those around one; where older ones go on)."""
-        entries: list[Entry] = session.entries
-        if session.record.generation > 1:
-            entries = await self._parts.store.everything(session)
+        entries = await self._everything(session)
         upto = entries if at is None else [e for e in entries if e.seq <= at + SHOWN // 2]
         older = [e for e in upto if before is None or e.seq < before]
         shown = older[-SHOWN:]
-        items = await self._shown(call, shown, session, known=entries)
+        items = await self._shown(call, shown, session, entries)
         return items, shown[0].seq if len(older) > len(shown) else None
 
+    async def _everything(self, session: Session) -> Sequence[Entry]:
+        """Also what former generations hold."""
+        return await self._parts.store.everything(session) if session.record.generation > 1 else session.entries
+
     async def _shown(
-        self, call: Call, entries: Sequence[Entry], session: Session, known: Sequence[Entry] = ()
+        self, call: Call, entries: Sequence[Entry], session: Session, known: Sequence[Entry]
     ) -> list[Item]:
         recalled = await recalled_texts(self._parts, call.caller, session, entries)
-        return chat_items(entries, session.open, known=known, recalled=recalled)
+        current = [e.seq for e in session.entries] if session.record.state == "active" else ()
+        return chat_items(entries, session.open, known=known, current=current, recalled=recalled)
 
     async def _hits(self, call: Call, words: str) -> dict[str, Any]:
         """What is found in this chat, its former sessions and what was summarised away."""

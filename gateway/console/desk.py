@@ -14,7 +14,7 @@ from gateway.http.pipeline import COOKIE
 from gateway.http.routes import Call, Route
 from gateway.http.usage import usage_of_caller
 from gateway.ledger import LedgerClosed
-from sessions.index import PageQuery
+from sessions.listing import PageQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from gateway.http.memories import narrowed, viewer_for
 from gateway.http.memory_views import audit_view
 from gateway.http.routes import Body, Call, Route
 from memory.embed import EmbeddingFailed
-from memory.records import KINDS, ListQuery, parse_pool
+from memory.records import KINDS, ORIGINS, ListQuery, Origin, parse_pool
 from memory.vitality import due_at, vitality
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class MemoriesQuery(PoolQuery):
     mode: Literal["hybrid", "keyword", "vector"] = "hybrid"
     topic: Text = ""
     kind: Literal["", "user", "feedback", "project", "reference"] = ""
+    origin: Literal[""] | Origin = ""
     state: Literal["active", "trashed", "superseded"] = "active"
     min_importance: Literal["", "3", "5", "7", "9"] = ""
     sort: Literal["updated", "created", "importance"] = "updated"
@@ -94,6 +95,7 @@ class MemoryPages:
             filters,
             no_topic=query.topic == "-",
             kinds=(query.kind,) if query.kind else None,
+            origins=(query.origin,) if query.origin else None,
             min_importance=int(query.min_importance or 1),
         )
         problem, after = None, None
@@ -112,6 +114,7 @@ class MemoryPages:
             problem=problem,
             topics=topics,
             kinds=KINDS,
+            origins=ORIGINS,
             vectors=self._parts.vectors.configured,
         )
 

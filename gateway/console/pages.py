@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from aiohttp import web
 from pydantic import Field
@@ -24,7 +24,8 @@ from gateway.http.health import daemon_checks, readiness
 from gateway.http.pipeline import COOKIE
 from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route
-from sessions.index import PageQuery
+from sessions.index import SCAN_LIMIT
+from sessions.listing import PageQuery, SessionSort
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,7 @@ class SessionsQuery(Body):
     channel: Annotated[str, Field(max_length=512)] = ""
     type: Literal["", "main", "direct", "group", "channel", "sub", "cron", "hook"] = ""
     state: Literal["active", "archived"] = "active"
+    sort: SessionSort = "active"
     cursor: Annotated[str, Field(max_length=100)] = ""
 
 
@@ -121,20 +123,27 @@ class Console:
 
     async def sessions(self, call: Call) -> web.StreamResponse:
         query: SessionsQuery = call.query
-        found, cursor = self._parts.store.index.page(
-            PageQuery(
-                limit=50,
-                cursor=query.cursor or None,
-                state=query.state,
-                agent=query.agent or None,
-                channel=query.channel or None,
-                type=query.type or None,
-                search=query.q.casefold() or None,
-                allowed=allowed(call.caller),
-            )
+        index = self._parts.store.index
+        wanted = PageQuery(
+            limit=50,
+            cursor=query.cursor or None,
+            state=query.state,
+            agent=query.agent or None,
+            channel=query.channel or None,
+            type=query.type or None,
+            search=query.q.casefold() or None,
+            allowed=allowed(call.caller),
+            sort=query.sort,
         )
+        found, cursor = index.page(wanted)
         return self._desk.show(
-            "sessions.html", call, query=query, rows=[self._desk.row(record) for record in found], cursor=cursor
+            "sessions.html",
+            call,
+            query=query,
+            orders=get_args(SessionSort),
+            rows=[self._desk.row(record) for record in found],
+            cursor=cursor,
+            among=SCAN_LIMIT if not wanted.by_use and index.count(query.state) > SCAN_LIMIT else None,
         )
 
     async def usage(self, call: Call) -> web.StreamResponse:

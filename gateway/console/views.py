@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,8 @@ SUMMARY_LISTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Something said. `mine` is from the person's side, `tokens` what the model's provider reported for the call."""
+    """Something said. `mine` is from the person's side, `tokens` what the model's provider reported for the call.
+    `pinnable`: it is still word for word before the model."""
 
     kind: str = field(default="message", init=False)
     seq: int
@@ -62,6 +63,7 @@ class Message:
     tokens: int | None = None
     files: tuple[str, ...] = ()
     pinned: bool = False
+    pinnable: bool = False
     waiting: bool = False
     turn: str | None = None
 
@@ -136,24 +138,29 @@ def chat_items(
     waiting: Iterable[str] = (),
     *,
     known: Sequence[Entry] = (),
+    current: Iterable[int] = (),
     recalled: Mapping[str, Recalled] | None = None,
 ) -> list[Item]:
-    """A transcript as a chat, in order; what was retracted is left out. `waiting` names turns without a reply yet,
-    `known` are all entries there are, and `recalled` the memories by id."""
-    gone = {seq for e in entries if isinstance(e, RetractedEntry) for seq in e.seqs}
-    pins = {e.of: e.pinned for e in entries if isinstance(e, PinnedEntry)}
-    results = {e.call_id: e for e in entries if isinstance(e, ToolResultEntry)}
-    open_turns = frozenset(waiting)
+    """A part of a transcript as a chat, in order; what was retracted is left out. `waiting` names turns without a reply
+    yet, `known` are all entries there are when that is more than the part, `current` the seqs that are still word for
+    word before the model, and `recalled` the memories by id."""
+    whole = known or entries
+    gone = {seq for e in whole if isinstance(e, RetractedEntry) for seq in e.seqs}
+    pins = {e.of: e.pinned for e in whole if isinstance(e, PinnedEntry)}
+    results = {e.call_id: e for e in whole if isinstance(e, ToolResultEntry)}
+    open_turns, pinnable = frozenset(waiting), frozenset(current)
     items: list[Item] = []
     for entry in entries:
         match entry:
             case _ if entry.seq in gone:
                 pass
             case UserEntry():
-                items.append(_question(entry, pins.get(entry.seq, False), entry.turn in open_turns))
+                question = _question(entry, pins.get(entry.seq, False), entry.turn in open_turns)
+                items.append(replace(question, pinnable=entry.seq in pinnable))
             case AssistantEntry():
                 if entry.text or not entry.calls:
-                    items.append(_reply(entry, pins.get(entry.seq, False)))
+                    reply = _reply(entry, pins.get(entry.seq, False))
+                    items.append(replace(reply, pinnable=entry.seq in pinnable and not entry.calls))
                 items += [_tool(entry, call, results.get(call.id)) for call in entry.calls]
             case SummaryEntry():
                 items.append(_divider(entry, known))
@@ -349,12 +356,17 @@ def money_text(cost: Decimal | str | None) -> str | None:
 
 
 def since(entries: Sequence[Entry], seq: int) -> list[Entry]:
-    """What came after a seq, and the calls of tools whose results came after it."""
-    answered = {e.call_id for e in entries if isinstance(e, ToolResultEntry) and e.seq > seq}
+    """What came after a seq, with what is shown anew because of it: calls whose results came, messages that were pinned
+    or are pinned no longer."""
+    later = [e for e in entries if e.seq > seq]
+    answered = {e.call_id for e in later if isinstance(e, ToolResultEntry)}
+    pinned = {e.of for e in later if isinstance(e, PinnedEntry)}
     return [
         e
         for e in entries
-        if e.seq > seq or (isinstance(e, AssistantEntry) and any(call.id in answered for call in e.calls))
+        if e.seq > seq
+        or e.seq in pinned
+        or (isinstance(e, AssistantEntry) and any(call.id in answered for call in e.calls))
     ]
 
 

@@ -24,7 +24,7 @@ from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route, json_answer
 from gateway.viewers import viewer_of_caller
 from memory.errors import NotThere
-from memory.records import KEEP, Change, Draft, Filters, Kind, ListQuery, Mode, Sort, State, parse_pool
+from memory.records import KEEP, Change, Draft, Filters, Kind, ListQuery, Mode, Origin, Sort, State, parse_pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,6 +92,7 @@ class Narrowed(WhoQuery):
     pool: PoolName | None = None
     topic: TopicName | None = None
     kind: Kind | None = None
+    origin: Origin | None = Field(default=None, description="How it came to be remembered")
     as_of: AwareDatetime | None = Field(default=None, description="What was true at that time")
 
 
@@ -114,6 +115,7 @@ class SearchIn(Body):
     pool: PoolName | None = None
     topics: list[TopicName] | None = Field(default=None, max_length=50)
     kinds: list[Kind] | None = Field(default=None, max_length=4)
+    origins: list[Origin] | None = Field(default=None, max_length=9, description="How they came to be remembered")
     properties: Properties = Field(default_factory=dict[str, str])
     min_importance: Importance = 1
 
@@ -167,6 +169,7 @@ class MemoryRoutes:
         filters = dataclasses.replace(
             filters,
             kinds=None if query.kind is None else (query.kind,),
+            origins=None if query.origin is None else (query.origin,),
             as_of=query.as_of,
             no_topic=query.unclassified,
             min_importance=query.min_importance,
@@ -182,6 +185,7 @@ class MemoryRoutes:
         filters = dataclasses.replace(
             filters,
             kinds=None if body.kinds is None else tuple(body.kinds),
+            origins=None if body.origins is None else tuple(body.origins),
             as_of=body.as_of,
             properties=body.properties,
             min_importance=body.min_importance,

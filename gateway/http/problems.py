@@ -19,8 +19,8 @@ from gateway.turns import MessageTooLong, RequestConflict, Stopping
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, MemoryUnavailable, NotThere
 from sessions.files import StorageError, StorageFull
 from sessions.found import SearchFailed, SearchTooBroad
-from sessions.index import BadCursor
 from sessions.keys import MalformedKey
+from sessions.listing import BadCursor
 from sessions.queues import QueueFull
 from sessions.session import SessionGone
 

@@ -23,8 +23,8 @@ from gateway.http.views import (
 from gateway.models import anthropic_wire, openai_wire
 from gateway.turn import Incoming, reading_json
 from sessions.entries import AssistantEntry, Entry, PinnedEntry, ToolCall, ToolResultEntry, UserEntry
-from sessions.index import PageQuery
 from sessions.keys import parse_key
+from sessions.listing import PageQuery, SessionSort
 from sessions.policy import QueueMode, ResetOverride
 from sessions.usage import Usage
 
@@ -52,6 +52,10 @@ class ListQuery(Body):
     archived: bool = False
     q: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         default=None, description="Part of the key or the title"
+    )
+    sort: SessionSort = Field(
+        default="active",
+        description="Last used first; `idle`: longest unused first; all others: highest first, of the 20,000 used last",
     )
 
 
@@ -248,6 +252,7 @@ class SessionEndpoints:
                 type=query.type,
                 search=None if query.q is None else query.q.casefold(),
                 allowed=None if call.caller.role == "admin" else lambda key, owner: may_see(call.caller, key, owner),
+                sort=query.sort,
             )
         )
         return json_answer({"sessions": [session_view(record) for record in found], "next": cursor})

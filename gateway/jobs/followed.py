@@ -11,7 +11,7 @@ import structlog
 from gateway.jobs.store import JobsClosed, Mark
 from sessions.entries import AssistantEntry
 from sessions.files import StorageError
-from sessions.index import PageQuery
+from sessions.listing import PageQuery
 from sessions.session import SessionGone
 
 if TYPE_CHECKING:

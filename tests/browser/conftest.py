@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.bench.standin import Pace, StandIn
+from tests.browser.sample import sample_models
 from tests.browser.watched import CHROMIUM, Watch, chromium, sign_in, visitor
-from tests.journeys.daemon import Client, config, model_settings, running
+from tests.journeys.daemon import Client, config, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,8 +37,7 @@ async def standin() -> AsyncIterator[StandIn]:
 @pytest.fixture
 async def client(tmp_path: Path, standin: StandIn) -> AsyncIterator[Client]:
     """A daemon with tokens, memory by keywords and vectors, and the stand-in as its model."""
-    models = model_settings(standin.base_url)
-    models["roles"]["embedding"] = "offline"
+    models = sample_models(standin.base_url)
     async with running(tmp_path / "data", config(auth=TOKENS, **models)) as client:
         client.token = ROOT
         yield client

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from tests.journeys.daemon import model_settings
+
 if TYPE_CHECKING:
     from tests.journeys.daemon import Client
 
@@ -26,6 +28,13 @@ FACTS = (
     ("Ana wants answers in short sentences, without emoji.", "preferences", 9),
     ("The oven at home is ten degrees too hot.", "reference", 5),
 )
+
+
+def sample_models(base_url: str) -> dict[str, Any]:
+    """`models` and `roles`: the stand-in talks; vectors and summaries need no model."""
+    models = model_settings(base_url)
+    models["roles"] |= {"embedding": "offline", "summary": "offline"}
+    return models
 
 
 def sample_settings() -> dict[str, Any]:

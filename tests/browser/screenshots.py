@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.bench.standin import StandIn
-from tests.browser.sample import KEY, fill, sample_settings
+from tests.browser.sample import KEY, fill, sample_models, sample_settings
 from tests.browser.watched import Watch, chromium, visitor
-from tests.journeys.daemon import config, model_settings, running
+from tests.journeys.daemon import config, running
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -41,8 +41,7 @@ LOOKS = {
 async def draw(folder: Path, only: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     async with StandIn() as standin:
-        models = model_settings(standin.base_url)
-        models["roles"]["embedding"] = "offline"
+        models = sample_models(standin.base_url)
         with tempfile.TemporaryDirectory() as data:
             async with running(Path(data), config(**models, **sample_settings())) as client, chromium() as browser:
                 await fill(client)

@@ -9,9 +9,9 @@ from axe_playwright_python.async_playwright import Axe
 
 from tests.bench.standin import StandIn
 from tests.browser.conftest import ROOT, TOKENS
-from tests.browser.sample import KEY, fill, sample_settings
+from tests.browser.sample import KEY, fill, sample_models, sample_settings
 from tests.browser.watched import Watch, sign_in, visitor
-from tests.journeys.daemon import Client, config, model_settings, running
+from tests.journeys.daemon import Client, config, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,8 +32,7 @@ SERIOUS = ("serious", "critical")
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     """A daemon with something on every page."""
     async with StandIn() as standin:
-        models = model_settings(standin.base_url)
-        models["roles"]["embedding"] = "offline"
+        models = sample_models(standin.base_url)
         async with running(tmp_path / "data", config(auth=TOKENS, **models, **sample_settings())) as client:
             client.token = ROOT
             await fill(client)

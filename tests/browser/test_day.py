@@ -46,6 +46,7 @@ async def test_a_conversation_is_streamed_stopped_begun_anew_and_left(page: Page
     await expect(page.get_by_text("Nothing has been said in this chat yet")).to_be_visible()
     await say(page, "Where is the **best** place to buy bread in Brno on a Sunday? " + "And tell me more. " * 40)
     await expect(page.locator("#running .text")).to_contain_text("echo: Where is")
+    await expect(page.get_by_role("complementary").get_by_role("button", name="Summarise now")).to_be_visible()
     stop = page.get_by_role("button", name="Stop")
     await expect(stop).to_be_visible()
     await stop.click()
@@ -64,3 +65,23 @@ async def test_a_conversation_is_streamed_stopped_begun_anew_and_left(page: Page
     await expect(page).to_have_url(re.compile("/console/login$"))
     await page.goto(CHAT)
     await expect(page).to_have_url(re.compile("/console/login$"))
+
+
+async def test_a_message_that_waits_is_edited_and_one_removed(page: Page, client: Client) -> None:
+    await page.goto(CHAT)
+    box = page.get_by_role("textbox", name="Message", exact=True)
+    for text in ("First. " + "And more. " * 60, "Second, with a mistkae", "Third, not needed"):
+        await box.fill(text)
+        await page.keyboard.press("Enter")
+        await expect(box).to_have_value("")
+    queue = page.get_by_role("region", name="Waiting messages")
+    await expect(queue.get_by_role("listitem")).to_have_count(2)
+    await queue.get_by_role("listitem").filter(has_text="Third").get_by_role("button", name="Remove").click()
+    await expect(queue.get_by_role("listitem")).to_have_count(1)
+    await queue.get_by_role("button", name="Edit").click()
+    await expect(box).to_have_value("Second, with a mistkae")
+    await box.fill("Second, without a mistake")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#items .message.theirs").last).to_contain_text("without a mistake", timeout=20_000)
+    texts = await client.texts(KEY)
+    assert not any("Third" in text or "mistkae" in text for text in texts if text.startswith("echo:"))

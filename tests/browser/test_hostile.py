@@ -10,9 +10,9 @@ import pytest
 from gateway.jobs.signatures import sign_standard
 from tests.bench.standin import StandIn
 from tests.browser.conftest import ROOT, TOKENS
-from tests.browser.sample import HOOK_SECRET
+from tests.browser.sample import HOOK_SECRET, sample_models
 from tests.browser.watched import Watch, sign_in, visitor
-from tests.journeys.daemon import Client, config, model_settings, running
+from tests.journeys.daemon import Client, config, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,8 +57,7 @@ CLEAN = {
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     async with StandIn() as standin:
-        models = model_settings(standin.base_url)
-        models["roles"]["embedding"] = "offline"
+        models = sample_models(standin.base_url)
         settings = config(
             auth={
                 "tokens": [

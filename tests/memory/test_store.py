@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory.memory import Memories
-    from memory.records import Memory, Written
+    from memory.records import Memory, Origin, Written
 
 ANA = person("ana")
 BOB = person("bob")
@@ -222,6 +222,18 @@ async def test_a_list_is_read_in_pages_that_hold_each_memory_once(memories: Memo
         assert len({memory.id for memory in found}) == len(found) == 25
     with pytest.raises(InvalidMemory, match="cursor"):
         await memories.page(ANA, Filters(), ListQuery(after="bm9uc2Vuc2U"))
+
+
+async def test_a_list_is_narrowed_to_how_its_memories_came_about(memories: Memories) -> None:
+    learnt = dataclasses.replace(ANA, origin="learning")
+    await added(memories, "Ana drinks tea")
+    await memories.add(learnt, Draft(text="Ana drinks coffee"))
+    found: dict[Origin, list[str]] = {"person": ["Ana drinks tea"], "learning": ["Ana drinks coffee"], "import": []}
+    for origin, expected in found.items():
+        filters = Filters(origins=(origin,))
+        page, _ = await memories.page(ANA, filters)
+        assert [memory.text for memory in page] == expected
+        assert await texts(memories, "drinks", filters) == expected
 
 
 async def test_an_export_is_taken_over_once_and_says_where_it_is_broken(memories: Memories) -> None:

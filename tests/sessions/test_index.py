@@ -9,7 +9,7 @@ import tempfile
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
 import pytest
@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sessions.files import Crash, FaultyFiles, OsFiles, StorageError, StorageFailed
-from sessions.index import JOURNAL, SNAPSHOT, BadCursor, Index, IndexReport, PageQuery
+from sessions.index import JOURNAL, SNAPSHOT, Index, IndexReport
+from sessions.listing import BadCursor, PageQuery, SessionSort
 from sessions.record import SessionRecord
 
 if TYPE_CHECKING:
@@ -535,6 +536,58 @@ def test_a_list_shows_what_fits_and_what_the_caller_may_see(tmp_path: Path) -> N
     assert numbers(PageQuery(limit=7, type="direct")) == set()
     assert numbers(PageQuery(limit=7, search="tOPIC 5")) == {5, *range(50, 60)}
     assert numbers(PageQuery(limit=7, allowed=lambda _, owner: owner == "u3")) == {n for n in range(60) if n % 4 == 3}
+
+
+def test_a_list_can_be_ordered_by_everything_that_is_shown(tmp_path: Path) -> None:
+    index, _ = load(tmp_path)
+    rows: dict[int, dict[str, Any]] = {
+        1: {"messages": 9, "context_tokens": 10, "window": 1000, "cost": "0.5"},
+        2: {"messages": 100, "context_tokens": 900, "window": 1000, "cost": "10"},
+        3: {"messages": 20, "context_tokens": None, "window": 1000, "cost": "0.0000001"},
+        4: {"messages": 20, "context_tokens": 50, "window": 60, "cost": None},
+    }
+    for number, fields in rows.items():
+        one = dataclasses.replace(record(number, f"agent:main:c:group:{number}", minute=number), **fields)
+        index.put(dataclasses.replace(one, created_at=START - timedelta(minutes=number)))
+
+    def order(sort: SessionSort, limit: int = 1) -> list[int]:
+        return [int(r.session[3:]) for r in walked(index, PageQuery(limit=limit, sort=sort))]
+
+    assert order("active") == [4, 3, 2, 1]
+    assert order("idle") == [1, 2, 3, 4]
+    assert order("created") == [1, 2, 3, 4]
+    assert order("messages") == [2, 4, 3, 1]
+    assert order("context") == [2, 4, 1, 3]
+    assert order("cost") == [2, 1, 3, 4]
+    assert order("cost", limit=3) == [2, 1, 3, 4]
+
+
+@given(
+    ranks=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=25),
+    sort=st.sampled_from(get_args(SessionSort)),
+    limit=st.integers(1, 7),
+)
+def test_pages_of_every_order_show_every_session_once(
+    ranks: list[tuple[int, int]], sort: SessionSort, limit: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        index, _ = load(Path(name))
+        for number, (messages, minute) in enumerate(ranks):
+            one = record(number, f"agent:main:c:group:{number}", minute=minute)
+            index.put(dataclasses.replace(one, messages=messages))
+        found = [r.session for r in walked(index, PageQuery(limit=limit, sort=sort))]
+        assert len(found) == len(ranks) == len(set(found))
+
+
+def test_a_cursor_of_another_order_is_refused(tmp_path: Path) -> None:
+    index, _ = load(tmp_path)
+    for number in range(3):
+        index.put(record(number, f"agent:main:c:group:{number}"))
+    _, cursor = index.page(PageQuery(limit=1, sort="cost"))
+    orders: tuple[SessionSort, ...] = ("active", "messages")
+    for sort in orders:
+        with pytest.raises(BadCursor, match="this list"):
+            index.page(PageQuery(limit=1, sort=sort, cursor=cursor))
 
 
 def test_a_list_of_a_rare_filter_looks_at_a_bounded_number_of_records(

@@ -90,6 +90,8 @@ async function refreshPanel() {
   if (!answer.ok) return;
   const part = parsed(await answer.text());
   localTimes(part);
+  const panel = document.getElementById("panel");
+  if (!panel.querySelector("[data-piece]")) panel.replaceChildren(...part.getElementById("panel").children);
   for (const piece of part.querySelectorAll("[data-piece]")) {
     const known = document.getElementById(piece.id);
     if (!known) continue;
@@ -265,7 +267,11 @@ composer.addEventListener("submit", async (event) => {
   }
 });
 
-stop.addEventListener("click", () => call("POST", `${api}/stop`).catch((error) => toast(error.message)));
+const stopReply = () => call("POST", `${api}/stop`).catch((error) => toast(error.message));
+stop.addEventListener("click", stopReply);
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !event.defaultPrevented && replies.size) stopReply();
+});
 
 commandKeys(text, document.getElementById("commands"), keep, () => composer.requestSubmit());
 

@@ -71,6 +71,22 @@ def test_what_was_retracted_is_not_shown_and_what_is_pinned_says_so() -> None:
     assert [(item.text, item.pinned) for item in items if isinstance(item, Message)] == [("kept", True)]
 
 
+def test_a_part_of_a_chat_knows_what_was_pinned_and_retracted_after_it() -> None:
+    entries = stamped(UserEntry(text="one"), UserEntry(text="two"), PinnedEntry(of=1), RetractedEntry(seqs=(2,)))
+    (item,) = chat_items(entries[:2], known=entries, current=(2, 3, 4))
+    assert isinstance(item, Message)
+    assert (item.text, item.pinned, item.pinnable) == ("one", True, False)
+
+
+def test_a_message_can_be_pinned_while_it_is_word_for_word_and_no_part_of_a_call() -> None:
+    call = ToolCall(id="c1", name="clock", arguments="{}")
+    entries = stamped(
+        UserEntry(text="old"), UserEntry(text="new"), AssistantEntry(text="I look.", calls=(call,)), UserEntry(text="x")
+    )
+    items = [item for item in chat_items(entries, current=(2, 3, 4)) if isinstance(item, Message)]
+    assert [item.pinnable for item in items] == [False, True, False, True]
+
+
 def test_a_summary_is_a_divider_with_what_it_says() -> None:
     covers = Covers(from_seq=1, to_seq=40, sha256="0" * 64)
     entry = SummaryEntry(summary={"facts": ["The port is 8081."], "topics": []}, covers=covers, replay_from=31)
@@ -109,6 +125,8 @@ def test_what_is_read_anew_after_a_seq_holds_the_calls_whose_results_came() -> N
     assert [e.seq for e in since(entries, 2)] == [2, 3]
     assert [e.seq for e in since(entries, 1)] == [2, 3]
     assert since(entries, 3) == []
+    pinned = [*entries, PinnedEntry(of=1).stamped(seq=4, id="e4", at=AT, turn="t")]
+    assert [e.seq for e in since(pinned, 3)] == [1, 4]
 
 
 def test_days_without_a_call_have_a_bar_of_nothing() -> None:
