@@ -92,7 +92,7 @@ def build_parts(
         data_dir / "state.db", clock, lambda name, model, usage: price(models.policy(name), model, usage)
     )
     memory = MemoryPart(data_dir / "state.db", clock, config.memory, config.agents)
-    store = SessionStore(data_dir, config.sessions, files, clock)
+    store = SessionStore(data_dir, config.sessions, files, clock, blobs)
     bus = EventBus(clock.new_id())
     store.after_append.append(announce(store, bus))
     store.after_append.append(session_ended([log_ended]))
@@ -151,6 +151,7 @@ def build_parts(
     )
     prompts.always.append(recall.prefix)
     prompts.changing.insert(0, recall.block)
+    slots = asyncio.Semaphore(config.turn.max_parallel)
     replies = Replies(
         store=store,
         models=models,
@@ -162,6 +163,7 @@ def build_parts(
         room=compactor,
         clock=clock,
         policy=config.turn,
+        slots=slots,
         recall=recall,
     )
     turns = Turns(
@@ -242,6 +244,7 @@ def build_parts(
         recall=recall,
         prompts=prompts,
         tools=tools,
+        slots=slots,
         turns=turns,
         compactor=compactor,
         scheduler=scheduler,

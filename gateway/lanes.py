@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -225,6 +226,7 @@ class Lanes:
         lead.task = asyncio.create_task(self._replies.generate(lane, lead), name=f"turn {lead.id}")
         for turn in batch:
             turn.state = "running"
+        retry_after_s: float | None = None
         try:
             await lead.task
         except asyncio.CancelledError:
@@ -233,6 +235,7 @@ class Lanes:
                 raise
             await self._end_with(lane, lead, self._replies.cut_reply(lane, lead, lead.stop_as))
         except ModelError as error:
+            retry_after_s = error.retry_after_s
             await self._end_with(lane, lead, self._after_model_error(lane, lead, error))
         except StorageError as error:
             self._end_unstored(lane, error)
@@ -243,7 +246,8 @@ class Lanes:
                 lane, lead, TurnFailedEntry(turn=lead.id, code="internal", error=why, also=others(lead, lane))
             )
         for turn in list(lane.running):
-            self.finish(turn, result_from_entries(turn.session, turn.id))
+            result = result_from_entries(turn.session, turn.id)
+            self.finish(turn, result and dataclasses.replace(result, retry_after_s=retry_after_s))
         for hook in self.after_turn:
             hook(lead.session)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -63,6 +64,7 @@ class Parts:
     recall: Recall
     prompts: PromptBuilder
     tools: ToolRegistry
+    slots: asyncio.Semaphore
     turns: Turns
     compactor: Compactor
     scheduler: Scheduler

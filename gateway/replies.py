@@ -153,8 +153,10 @@ class Replies:
         room: Room,
         clock: Clock,
         policy: TurnPolicy,
+        slots: asyncio.Semaphore | None = None,
         recall: Remembers | None = None,
     ) -> None:
+        """`slots`: how many model calls may run at once, where others make some too."""
         self._store = store
         self._recall: Remembers = recall or NoMemory()
         self._models = models
@@ -166,7 +168,7 @@ class Replies:
         self._room = room
         self._clock = clock
         self._policy = policy
-        self._slots = asyncio.Semaphore(policy.max_parallel)
+        self._slots = slots or asyncio.Semaphore(policy.max_parallel)
 
     async def generate(self, lane: Lane[Turn], lead: Turn) -> None:
         """Raises ModelError and StorageError; what was shown by then is in `lead.shown`."""

@@ -67,7 +67,8 @@ class TurnResult:
     """The end of a turn. `usage` is the spend of all its calls, `context_tokens` the size of the last prompt and reply
     (`estimated`: the provider reported none).
 
-    A failed turn has `error_code` and `error`.
+    A failed turn has `error_code` and `error`, and `retry_after_s` where the provider said when to come again: that is
+    told to those who wait, and not kept.
     """
 
     turn: str
@@ -82,6 +83,7 @@ class TurnResult:
     window: int | None = None
     error_code: str | None = None
     error: str | None = None
+    retry_after_s: float | None = None
 
     @property
     def failed(self) -> bool:
@@ -136,7 +138,8 @@ class Turn:
         self._result = result
         self.state = "failed" if result.failed else "done"
         if result.failed:
-            self.events.emit("error", code=result.error_code, detail=result.error)
+            later = {} if result.retry_after_s is None else {"retry_after_s": result.retry_after_s}
+            self.events.emit("error", code=result.error_code, detail=result.error, **later)
         else:
             if result.usage is not None:
                 self.events.emit("usage", **result.usage.to_json())

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+GIVEN_UP_S = 1.0
 QUESTIONS = 256
 """Vectors of searches that are kept, in memory only: they are what people say to the model."""
 
@@ -26,9 +27,10 @@ QUESTIONS = 256
 class GuardedEmbedder:
     """What the rest of memory asks for vectors.
 
-    `redact` takes secrets out of every text before anything else sees it. After a failure queries fail at once for
-    `rest_s`, so that replies do not wait for a model that is down; passages, which nobody waits for, try again.
-    `cache` keeps vectors of passages; None: they are computed whenever they are asked for.
+    `redact` takes secrets out of every text before anything else sees it. After a failure, or a query that was given
+    up, queries fail at once for `rest_s`, so that replies do not wait for a model that is down or hangs; passages,
+    which nobody waits for, try again. `cache` keeps vectors of passages; None: they are computed whenever they are
+    asked for.
     """
 
     def __init__(
@@ -118,9 +120,15 @@ class GuardedEmbedder:
 
     async def _ask(self, purpose: Purpose, texts: list[str], dimension: int) -> Vectors:
         ask = self._inner.embed_queries if purpose == "query" else self._inner.embed_passages
+        started = self._monotonic()
         try:
             async with asyncio.timeout(self._policy.timeout_s):
                 vectors = await ask(texts)
+        except asyncio.CancelledError:
+            waited_s = self._monotonic() - started
+            if purpose == "query" and waited_s >= GIVEN_UP_S:  # by somebody who waits no longer: nor need the next
+                self._failed(f"did not answer for {waited_s:.1f} s")
+            raise
         except TimeoutError as error:
             raise self._failed(f"did not answer within {self._policy.timeout_s:g} s") from error
         except EmbeddingFailed as error:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,6 +46,8 @@ class Blobs:
     def __init__(self, files: Files, data_dir: Path) -> None:
         self._files = files
         self._folder = data_dir / "blobs"
+        self._held: Counter[str] = Counter()
+        self._holding = threading.Lock()
 
     def put(self, content: bytes) -> str:
         """Stores the bytes, synced, unless they are there already; their SHA-256. Raises StorageError."""
@@ -53,6 +57,28 @@ class Blobs:
             self._files.replace(path, content)
         return sha256
 
+    def hold(self, content: bytes) -> str:
+        """Stores bytes for somebody who uses them before any session refers to them; `let_go` ends that.
+
+        Raises StorageError.
+        """
+        sha256 = hashlib.sha256(content).hexdigest()
+        with self._holding:
+            self._held[sha256] += 1
+        try:
+            return self.put(content)
+        except BaseException:
+            self.let_go(sha256)
+            raise
+
+    def let_go(self, sha256: str) -> None:
+        """The opposite of `hold`: the bytes go, unless a session or an upload has them. Raises StorageError."""
+        with self._holding:
+            self._held[sha256] -= 1
+            if self._held[sha256] <= 0:
+                del self._held[sha256]
+                self._remove_unheld(sha256)
+
     def load(self, sha256: str) -> bytes:
         """The bytes, checked. Raises StorageError when they are gone or damaged."""
         content = self._files.read(self._path(sha256))
@@ -60,19 +86,24 @@ class Blobs:
             raise StorageFailed(f"The attachment {sha256[:12]} is damaged on disk. Restore it from a backup.")
         return content
 
-    def refer(self, sha256: str, session: str) -> None:
-        """Notes that a session refers to the bytes. Raises StorageError."""
+    def refer(self, sha256: str, session: str) -> bool:
+        """Notes that a session refers to the bytes; False when it did already. Raises StorageError."""
         marker = self._marker(sha256, session)
-        if self._files.size(marker) is None:
-            self._files.replace(marker, b"")
+        if self._files.size(marker) is not None:
+            return False
+        self._files.replace(marker, b"")
+        return True
 
     def release(self, sha256: str, session: str) -> None:
         """Takes the note back; the bytes go with the last one. Raises StorageError."""
-        self._files.remove(self._marker(sha256, session))
-        self._remove_unheld(sha256)
+        with self._holding:
+            self._files.remove(self._marker(sha256, session))
+            self._remove_unheld(sha256)
 
     def _remove_unheld(self, sha256: str) -> None:
-        """Bytes that no session and no unused upload holds; a used upload has gone with its sessions."""
+        """Bytes that nobody uses now, no session and no unused upload; a used upload has gone with its sessions."""
+        if self._held[sha256] > 0:
+            return
         path = self._path(sha256)
         notes = [name for name in self._files.list_sizes(path.parent) if name.startswith(f"{sha256}.")]
         if all(name.startswith(f"{sha256}.{_USED}") for name in notes):
@@ -121,8 +152,9 @@ class Blobs:
                 sha256, _, holder = name.partition(".")
                 kind, _, upload_id = holder.partition("-")
                 if f"{kind}-" in (_FRESH, _USED) and now - ULID.from_str(upload_id).datetime > after:
-                    self._files.remove(folder / name)
-                    self._remove_unheld(sha256)
+                    with self._holding:
+                        self._files.remove(folder / name)
+                        self._remove_unheld(sha256)
                     expired += 1
         return expired
 

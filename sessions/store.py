@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -73,12 +74,14 @@ class StoreClock(Protocol):
 class SessionStore:
     """All sessions of one data directory. One object in one process: the daemon's lock sees to that."""
 
-    def __init__(self, data_dir: Path, policy: SessionsPolicy, files: Files, clock: StoreClock) -> None:
+    def __init__(
+        self, data_dir: Path, policy: SessionsPolicy, files: Files, clock: StoreClock, blobs: Blobs | None = None
+    ) -> None:
         self._data_dir = data_dir
         self._policy = policy
         self._files = files
         self._clock = clock
-        self._blobs = Blobs(files, data_dir)
+        self._blobs = blobs or Blobs(files, data_dir)
         self._sync = policy.durability == "fsync"
         self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="transcript")
         self._index: Index
@@ -309,9 +312,14 @@ class SessionStore:
             return entries
 
     def _write(self, session: Session, entries: Sequence[Entry]) -> None:
-        for sha256 in _attached(entries):
-            self._blobs.refer(sha256, session.id)
-        session.transcript.append(entries)
+        fresh = [sha256 for sha256 in _attached(entries) if self._blobs.refer(sha256, session.id)]
+        try:
+            session.transcript.append(entries)
+        except StorageError:
+            with contextlib.suppress(StorageError):  # the disk may take nothing at all now
+                for sha256 in fresh:
+                    self._blobs.release(sha256, session.id)
+            raise
 
     def _stamped(self, session: Session, drafts: Sequence[Entry], opens_turn: bool) -> list[Entry]:
         last_seq = session.record.last_seq

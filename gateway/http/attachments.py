@@ -9,9 +9,9 @@ import contextlib
 import io
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import imagesize
 import structlog
@@ -78,17 +78,36 @@ class UploadView(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class FileReader:
-    """Turns what a message says of a file into a stored attachment, for one caller. Blocking."""
+    """Turns what a message says of a file into a stored attachment, for one caller. Blocking.
+
+    As a context it ends by letting go of what it has stored: what no session has taken by then is removed.
+    """
 
     blobs: Blobs
     policy: SessionsPolicy
     owner: str
+    _held: list[str] = field(default_factory=list[str])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._held:
+            await asyncio.to_thread(self._let_go)
+
+    def _let_go(self) -> None:
+        while self._held:
+            try:
+                self.blobs.let_go(self._held.pop())
+            except StorageError as error:
+                log.warning("attachment.not_removed", error=str(error))
 
     def read(self, url: str, place: str, name: str | None = None) -> Attachment:
         """Raises Problem with the place, and StorageError."""
         if not url.startswith(REFERENCE):
             media_type, content = decode_data_url(url, place, self.policy)
-            return attachment_of(self.blobs.put(content), media_type, content, name)
+            self._held.append(self.blobs.hold(content))
+            return attachment_of(self._held[-1], media_type, content, name)
         reference = url[len(REFERENCE) :]
         found = self.blobs.upload(reference, self.owner)
         if found is None:

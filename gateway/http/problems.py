@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -91,9 +92,7 @@ def problem_of(error: Exception) -> Problem | None:
         case MalformedKey():
             return Problem(400, "Malformed session key", str(error), [("key", f"{error.part}: {error.why}")])
         case QueueFull():
-            return Problem(
-                429, "Queue full", str(error), headers={"Retry-After": str(max(1, round(error.retry_after_s)))}
-            )
+            return Problem(429, "Queue full", str(error), headers=retry_after(error.retry_after_s))
         case RequestConflict():
             return Problem(409, "Request id used before", str(error))
         case MessageTooLong():
@@ -167,9 +166,14 @@ def _known_names(model: type[BaseModel], *, nested: bool) -> Iterator[str]:
 
 def model_problem(error: ModelError) -> Problem:
     """What a caller is told of a model that gave no reply."""
-    headers = {} if error.retry_after_s is None else {"Retry-After": str(max(1, round(error.retry_after_s)))}
     status = TURN_STATUS.get(error.code, 502)
+    headers = retry_after(error.retry_after_s)
     return Problem(status, "The model gave no reply", str(error), headers=headers, extra={"code": error.code})
+
+
+def retry_after(wait_s: float | None) -> dict[str, str]:
+    """The header that says when it is worth trying again, where somebody knows."""
+    return {} if wait_s is None else {"Retry-After": str(max(1, math.ceil(wait_s)))}
 
 
 def body_of(problem: Problem) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from gateway.events import START
 from gateway.http.attachments import FilePart, Part, file_reader, note_used
 from gateway.http.auth import Caller, may_post, may_see, owner_of, speaker_of
-from gateway.http.problems import TURN_STATUS, Problem, not_found
+from gateway.http.problems import TURN_STATUS, Problem, not_found, retry_after
 from gateway.http.routes import Body, Call, Route, json_answer
 from gateway.http.sse import follow, wants_events
 from gateway.http.views import TurnView, turn_view
@@ -22,6 +22,7 @@ from sessions.policy import QueueMode
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from gateway.http.attachments import FileReader
     from gateway.parts import Parts
     from gateway.turn import Turn
 
@@ -145,10 +146,15 @@ def routes(parts: Parts) -> list[Route]:
 
 async def start_turn(parts: Parts, call: Call, key: SessionKey, body: MessageIn) -> Turn:
     """Checks who posts, stores attachments, and starts the turn. Raises Problem and what Turns.start raises."""
+    async with file_reader(parts, call.caller) as files:
+        return await _started(parts, call, key, body, files)
+
+
+async def _started(parts: Parts, call: Call, key: SessionKey, body: MessageIn, files: FileReader) -> Turn:
     sender = checked_sender(parts, call.caller, key, body.sender)
     text, attachments = body.text or "", ()
     if body.content:
-        in_parts, attachments = await asyncio.to_thread(file_reader(parts, call.caller).parts, body.content)
+        in_parts, attachments = await asyncio.to_thread(files.parts, body.content)
         text = "\n".join(part for part in (text, in_parts) if part)
     if not text.strip() and not attachments:
         raise Problem(422, "Invalid request", "The message is empty: send text or content.", [("text", "is empty")])
@@ -226,6 +232,7 @@ async def _answer(parts: Parts, call: Call, turn: Turn) -> web.StreamResponse:
             TURN_STATUS.get(result.error_code or "", 500),
             "The turn failed",
             result.error or "",
+            headers=retry_after(result.retry_after_s),
             extra={"code": result.error_code, "turn": turn.id, "session": result.session},
         )
     return json_answer(turn_view(turn))

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import re
 import unicodedata
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +18,7 @@ from compaction.layout import ToolSpec
 from gateway.http.attachments import FileReader, file_reader, note_used
 from gateway.http.auth import owner_of, speaker_of
 from gateway.http.json import clean_text
-from gateway.http.problems import TURN_STATUS, Problem, model_problem
+from gateway.http.problems import TURN_STATUS, Problem, model_problem, retry_after
 from gateway.http.routes import Body, Call, Route, json_answer
 from gateway.http.sse import open_stream
 from gateway.http.turns import checked_sender, idempotency_key
@@ -200,10 +201,11 @@ class ChatCompletions:
         body: CompletionIn = call.body
         target = self._target(body.model)
         key = session_key(body, call.request.headers, target.agent)
-        history = await self._history(body, file_reader(self._parts, call.caller))
-        if key is None or is_side_call(body):
-            return await self._stateless(call, body, target, history)
-        return await self._in_session(call, body, target, key, history)
+        async with file_reader(self._parts, call.caller) as files:
+            history = await self._history(body, files)
+            if key is None or is_side_call(body):
+                return await self._stateless(call, body, target, history)
+            return await self._in_session(call, body, target, key, history)
 
     def _target(self, model: str) -> Target:
         """`agent/<id>`, or the name of a configured model, which then speaks as the default agent."""
@@ -343,19 +345,21 @@ class ChatCompletions:
         )
         chunks = self._chunks(parts.clock.new_id(), body)
         if not body.stream:
-            finished = await complete(model, request)
+            async with parts.slots:
+                finished = await complete(model, request)
             self._note(call, target, model, finished)
             return json_answer(chunks.whole(finished.text, finished.calls, finish_of(finished.finish), finished.usage))
         response = await open_stream(call.request, ping_s=parts.config.server.ping_s)
         async with response:
             try:
                 await response.send(chunks.role())
-                async for event in model.stream(request):
-                    if isinstance(event, TextDelta):
-                        await response.send(chunks.text(event.text))
-                    else:
-                        self._note(call, target, model, event)
-                        await self._end_stateless(response.send, body, chunks, event)
+                async with parts.slots, aclosing(model.stream(request)) as events:
+                    async for event in events:
+                        if isinstance(event, TextDelta):
+                            await response.send(chunks.text(event.text))
+                        else:
+                            self._note(call, target, model, event)
+                            await self._end_stateless(response.send, body, chunks, event)
             except ModelError as error:
                 await response.send(orjson.dumps(error_body(model_problem(error))).decode())
                 await response.send("[DONE]")
@@ -528,7 +532,8 @@ def usage_json(usage: Usage | None) -> dict[str, Any] | None:
 
 def _turn_problem(result: TurnResult) -> Problem:
     status = TURN_STATUS.get(result.error_code or "", 500)
-    return Problem(status, "The turn failed", result.error or "", extra={"code": result.error_code})
+    later = retry_after(result.retry_after_s)
+    return Problem(status, "The turn failed", result.error or "", headers=later, extra={"code": result.error_code})
 
 
 def error_body(problem: Problem) -> dict[str, Any]:

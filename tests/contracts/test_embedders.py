@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import sqlite3
 from typing import TYPE_CHECKING
@@ -162,6 +163,37 @@ async def test_silence_has_its_limit_and_then_searches_do_not_wait_at_all(tmp_pa
         server.fault = ""
         server.release()
         await embedder.embed_passages(["three"])
+        await embedder.embed_queries(["two"])
+        assert embedder.problem is None
+        await embedder.close()
+
+
+async def test_a_question_that_was_given_up_spares_the_next_ones_the_wait(tmp_path: Path) -> None:
+    now = 0.0
+    async with EmbeddingServer() as server:
+        inner = _embedder("endpoint", server.url, tmp_path)
+        policy = EmbeddingPolicy(rest_s=15)
+        embedder = GuardedEmbedder(
+            inner,
+            VectorCache(tmp_path / "vectors.db", entries=10),
+            policy,
+            redact=lambda text: text,
+            monotonic=lambda: now,
+        )
+        await embedder.prepare()
+        server.fault = "hang"
+        waiting = asyncio.ensure_future(embedder.embed_queries(["one"]))
+        while not any("one" in text for text in server.texts):
+            await asyncio.sleep(0.01)
+        now = 5.0
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        with pytest.raises(EmbeddingFailed, match=r"5\.0 s"):
+            await embedder.embed_queries(["two"])
+        now = 21.0
+        server.fault = ""
+        server.release()
         await embedder.embed_queries(["two"])
         assert embedder.problem is None
         await embedder.close()

@@ -90,3 +90,29 @@ async def test_uploads_have_their_limits(tmp_path: Path) -> None:
         no_boundary = {"Content-Type": "multipart/form-data"}
         assert (await client.call("POST", "/v1/attachments", b"x", no_boundary))[0] == 400
         assert files_of(tmp_path) == []
+
+
+async def test_a_message_that_is_refused_and_a_call_without_a_session_leave_no_file(
+    client: Client, tmp_path: Path
+) -> None:
+    url = f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}"
+    image = {"type": "image", "url": url}
+    for refused, expected in (
+        ({"content": [image], "model": "nobody"}, 400),
+        ({"content": [image], "text": "long " * 400_000}, 413),
+        ({"content": [image, {"type": "image", "url": "https://example.org/a.png"}]}, 422),
+        ({"content": [image, {"type": "image", "url": "attachment:unknown"}]}, 422),
+    ):
+        status, told = await client.call("POST", f"/v1/sessions/{KEY}/messages", refused)
+        assert status == expected, told
+        assert files_of(tmp_path / "data") == [], expected
+    content = [{"type": "text", "text": "what is it?"}, {"type": "image_url", "image_url": {"url": url}}]
+    chat = {"model": "agent/main", "messages": [{"role": "user", "content": content}]}
+    assert (await client.call("POST", "/v1/chat/completions", chat))[0] == 200
+    assert files_of(tmp_path / "data") == []
+    assert (await client.call("POST", "/v1/chat/completions", {**chat, "user": "ana"}))[0] == 200
+    assert len(files_of(tmp_path / "data")) == 2
+    assert (await client.call("POST", f"/v1/sessions/{KEY}/messages", {"content": [image]}))[0] == 200
+    refused = {"content": [image], "model": "nobody"}
+    assert (await client.call("POST", f"/v1/sessions/{KEY}/messages", refused))[0] == 400
+    assert len(files_of(tmp_path / "data")) == 3

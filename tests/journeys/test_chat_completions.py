@@ -10,13 +10,12 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from tests.bench.standin import Pace, StandIn
 from tests.journeys.daemon import Client, config, model_settings, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-    from tests.bench.standin import StandIn
 
 KEY = "agent:main:web:direct:ana"
 NAMED = {"X-Sessiond-Key": KEY}
@@ -240,3 +239,17 @@ async def test_two_first_requests_at_once_take_the_history_over_once(api: AsyncO
     texts = await client.texts()
     assert texts.count("long ago") == 1
     assert {"one", "two"} <= set(texts)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_calls_without_a_session_are_counted_among_those_that_run_at_once(tmp_path: Path, stream: bool) -> None:
+    async with (
+        StandIn(Pace(first_token_ms=300)) as slow,
+        running(tmp_path, config(**model_settings(slow.base_url), turn={"max_parallel": 1})) as client,
+    ):
+        await client.say("warm up")
+        hello = {"model": "agent/main", "messages": [user("hello")], "stream": stream}
+        started = time.monotonic()
+        first, second = await asyncio.gather(client.say("hello"), client.call("POST", "/v1/chat/completions", hello))
+        assert time.monotonic() - started >= 0.6
+        assert (first["state"], second[0]) == ("done", 200)

@@ -144,6 +144,22 @@ async def test_a_failing_model_is_told_and_the_next_turn_works(client: Client, s
     assert [m["content"] for m in sent if m["role"] == "user"] == ["first", "second"]
 
 
+async def test_when_a_limited_model_may_be_asked_again_is_passed_on(client: Client, standin: StandIn) -> None:
+    hello = {"model": "agent/main", "messages": [{"role": "user", "content": "hello"}]}
+    for path, body in (
+        (f"/v1/sessions/{KEY}/messages", {"text": "hello"}),
+        ("/v1/chat/completions", {**hello, "user": "ana"}),
+        ("/v1/chat/completions", hello),
+    ):
+        standin.script("429")
+        async with client._session.post(f"{client.url}{path}", json=body) as response:
+            assert (response.status, response.headers.get("Retry-After")) == (503, "7"), path
+    standin.script("429")
+    told = await client.events("POST", f"/v1/sessions/{KEY}/messages", {"text": "hello?"})
+    assert told[-1][1] == "error"
+    assert told[-1][2]["retry_after_s"] == 7
+
+
 @pytest.mark.parametrize("fault", ["cut", "cut_utf8", "error_late", "malformed"])
 async def test_a_stream_that_breaks_keeps_what_was_shown(client: Client, standin: StandIn, fault: str) -> None:
     standin.script(fault)

@@ -133,3 +133,20 @@ def test_bytes_in_a_session_outlive_their_upload(tmp_path: Path) -> None:
     blobs.use(reference)
     blobs.expire_uploads(clock.now() + timedelta(days=3), timedelta(days=1))
     assert blobs.load(sha256) == b"picture"
+
+
+def test_held_bytes_stay_until_the_last_one_lets_go_whatever_is_released_meanwhile(tmp_path: Path) -> None:
+    blobs = Blobs(OsFiles(), tmp_path)
+    sha256 = blobs.hold(b"picture")
+    assert blobs.hold(b"picture") == sha256
+    assert blobs.refer(sha256, "one")
+    assert not blobs.refer(sha256, "one")
+    blobs.let_go(sha256)
+    blobs.release(sha256, "one")
+    assert blobs.load(sha256) == b"picture"
+    blobs.let_go(sha256)
+    with pytest.raises(StorageMissing):
+        blobs.load(sha256)
+    blobs.refer(blobs.hold(b"letter"), "one")
+    blobs.let_go(hashlib.sha256(b"letter").hexdigest())
+    assert blobs.load(hashlib.sha256(b"letter").hexdigest()) == b"letter"
