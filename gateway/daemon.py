@@ -41,6 +41,7 @@ from gateway.recall import Recall
 from gateway.recall_sources import former_session
 from gateway.refill import refill
 from gateway.replies import Replies
+from gateway.retention import Retention
 from gateway.scheduler import Scheduler
 from gateway.search import ArchiveSearch, ByWords
 from gateway.tools import CurrentTime, ToolRegistry
@@ -222,6 +223,7 @@ def build_parts(
         zone=config.sessions.reset.zone(zone),
     )
     scheduler.add(cleanup)
+    scheduler.add(Retention(memory, config.memory.retention, config.sessions.reset.zone(zone)))
     memory_jobs, classifier = build_memory_jobs(memory=memory, models=models, ledger=ledger, clock=clock)
     parts = Parts(
         config=config,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from memory.errors import Forgotten, NotThere
 from memory.portable import parse_lines, render_lines
 from memory.records import Change, Filters, ListQuery, user_pool
+from memory.retention import Swept
 from memory.store import MOST_POOLS, UPKEEP
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from memory.jobs import JobUndone
     from memory.judge import Step
     from memory.learning import LearnRun, Lesson
-    from memory.policy import MemoryPolicy
+    from memory.policy import MemoryPolicy, RetentionPolicy
     from memory.records import Audit, Draft, Memory, Mode, Pool, Topic, TopicDraft, Viewer, Written
     from memory.store import MemoryStore
     from memory.topic_store import TopicStore
@@ -177,6 +178,18 @@ class Memories:
         for memory in undone.memories:
             self._changed(memory)
         return undone
+
+    async def sweep(self, policy: RetentionPolicy) -> Swept:
+        """Forgets what is due, of everybody. For upkeep only."""
+        trashed: list[Memory] = []
+        more_at: list[datetime] = []
+        for pool in await self.store.due_pools(policy):
+            swept = await self.store.sweep(pool, policy)
+            for memory in swept.trashed:
+                self._changed(memory)
+            trashed += swept.trashed
+            more_at += [] if swept.more_at is None else [swept.more_at]
+        return Swept(tuple(trashed), min(more_at, default=None))
 
     async def unsorted_note(self, memory: Memory) -> str | None:
         """Told once for each pool: without a helper model a memory without topic is not recalled by itself."""

@@ -139,6 +139,9 @@ class RetentionPolicy(Policy):
     half_lives_days: Annotated[tuple[float, ...], AfterValidator(_check_half_lives)] = Field(
         default=HALF_LIVES_DAYS, description="Days in which vitality falls by half, for importance 1 to 10."
     )
+    daily_at: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] = Field(
+        default="04:00", description="Local time of the daily sweep, in the zone of sessions.reset."
+    )
 
 
 class TrashPolicy(Policy):

@@ -18,7 +18,8 @@ from memory.listing import after_condition, cursor_of, fitting, order_of, seen, 
 from memory.operation import CHUNK, Operation, load_rows, set_state
 from memory.records import Changed, Filters, ListQuery, Viewer, parse_pool, user_pool
 from memory.removal import purge_rows, scrub_if_due
-from memory.rows import audit_from_row, memory_from_row, millis
+from memory.retention import due_pools, sweep_pool
+from memory.rows import audit_from_row, memory_from_row, millis, time_of
 from memory.setting_store import SettingStore
 from memory.tables import audit, changes, memories, projects, state, tombstones
 from memory.undo import undo_job_changes, undo_operation
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
     from memory.errors import Forgotten
     from memory.fulltext import FullText
     from memory.jobs import JobChange
-    from memory.policy import RecordsPolicy
+    from memory.policy import RecordsPolicy, RetentionPolicy
     from memory.records import Audit, Change, Draft, Memory, Pool, TextHit, Written
     from memory.removal import Purged
+    from memory.retention import Swept
 
 T = TypeVar("T")
 NO_FILTERS = Filters()
@@ -50,6 +52,8 @@ UNSORTED_POOL = memories.c.pool.concat("")
 FIRST_PAGE = ListQuery()
 UPKEEP = Viewer(user=None, author="sessiond", origin="upkeep", admin=True)
 """What the daemon itself does, for nobody in particular."""
+
+RETENTION = dataclasses.replace(UPKEEP, origin="retention", why="nearly forgotten")
 
 
 class MemoryStore:
@@ -266,6 +270,29 @@ class MemoryStore:
         async with self._records.reading() as connection:
             ids = (await connection.execute(select(memories.c.id).where(*old).limit(CHUNK))).scalars().all()
         return await self.purge(UPKEEP, ids) if ids else 0
+
+    async def due_pools(self, policy: RetentionPolicy) -> list[Pool]:
+        """Whoever has memories that are due for the trash. For upkeep only."""
+        async with self._records.reading() as connection:
+            return await due_pools(connection, policy, self._now())
+
+    async def sweep(self, pool: Pool, policy: RetentionPolicy) -> Swept:
+        """Puts what is due into the trash, as far as the cap allows. For upkeep only."""
+        async with self._operation(RETENTION) as operation:
+            swept = await sweep_pool(operation, policy, pool)
+            await operation.flush()
+        return swept
+
+    async def noted(self, name: str) -> datetime | None:
+        """A time that was noted for upkeep."""
+        async with self._records.reading() as connection:
+            value = (await connection.execute(select(state.c.value).where(state.c.name == name))).scalar()
+        return None if value is None else time_of(value)
+
+    async def note(self, name: str, at: datetime) -> None:
+        """Notes a time for upkeep."""
+        async with self._records.writing() as connection:
+            await set_state(connection, name, millis(at))
 
     async def scrub(self) -> bool:
         """Wipes what purges have left in files; True when nothing is left to do."""

@@ -17,18 +17,31 @@ ONE_RECALL = timedelta(days=1)
 
 def vitality(memory: Memory, now: datetime, policy: RetentionPolicy) -> float:
     """0 to 100 at `now`."""
-    start, since = _start(memory)
-    days = max(0.0, (now - since) / timedelta(days=1))
-    return start * 0.5 ** (days / _half_life(memory.importance, policy))
+    start, halvings = _faded(memory.importance, memory.created_at, memory.last_recalled_at, now, policy)
+    return start * 0.5**halvings
+
+
+def strength(
+    importance: int, created_at: datetime, recalled_at: datetime | None, now: datetime, policy: RetentionPolicy
+) -> float:
+    """The logarithm (base 2) of vitality, which still tells memories apart that are as good as forgotten."""
+    start, halvings = _faded(importance, created_at, recalled_at, now, policy)
+    return math.log2(start) - halvings
+
+
+def span_until_due(importance: int, *, recalled: bool, policy: RetentionPolicy) -> timedelta:
+    """How long vitality takes to fall to the threshold, from the last recall or from the beginning."""
+    start = RECALLED if recalled else NEVER_RECALLED
+    return timedelta(days=_half_life(importance, policy) * max(0.0, math.log2(start / policy.threshold)))
 
 
 def due_at(memory: Memory, policy: RetentionPolicy) -> datetime | None:
     """When it becomes due for the trash, unless it is recalled before; None: never, as retention is off."""
     if not policy.enabled:
         return None
-    start, since = _start(memory)
-    days = _half_life(memory.importance, policy) * max(0.0, math.log2(start / policy.threshold))
-    return max(since + timedelta(days=days), memory.created_at + timedelta(days=policy.grace_days))
+    recalled = memory.last_recalled_at
+    span = span_until_due(memory.importance, recalled=recalled is not None, policy=policy)
+    return max((recalled or memory.created_at) + span, memory.created_at + timedelta(days=policy.grace_days))
 
 
 def counts_as_recall(memory: Memory, now: datetime) -> bool:
@@ -36,10 +49,13 @@ def counts_as_recall(memory: Memory, now: datetime) -> bool:
     return memory.last_recalled_at is None or now - memory.last_recalled_at >= ONE_RECALL
 
 
-def _start(memory: Memory) -> tuple[float, datetime]:
-    if memory.last_recalled_at is None:
-        return NEVER_RECALLED, memory.created_at
-    return RECALLED, memory.last_recalled_at
+def _faded(
+    importance: int, created_at: datetime, recalled_at: datetime | None, now: datetime, policy: RetentionPolicy
+) -> tuple[float, float]:
+    """Where vitality began, and how often it has fallen by half since."""
+    start, since = (NEVER_RECALLED, created_at) if recalled_at is None else (RECALLED, recalled_at)
+    days = max(0.0, (now - since) / timedelta(days=1))
+    return start, days / _half_life(importance, policy)
 
 
 def _half_life(importance: int, policy: RetentionPolicy) -> float:
