@@ -30,7 +30,7 @@ PER_ACTIVE = 50 * 1024
 
 
 async def start_of_process(folder: Path, config: Path, rounds: int) -> list[Figure]:
-    """Row 15."""
+    """Row 15, and of row 8 the memory of a daemon as it comes, with its embedded model."""
     starts: list[float] = []
     helps: list[float] = []
     for number in range(rounds):
@@ -38,7 +38,12 @@ async def start_of_process(folder: Path, config: Path, rounds: int) -> list[Figu
         process = DaemonProcess(folder / f"empty-{number}", config)
         starts.append(await process.start())
         await process.stop()
+    empty = folder / "empty.yaml"
+    empty.write_text("logging: {level: warning}\n", encoding="utf-8")
+    async with daemon(folder / "as-it-comes", empty) as process:
+        idle = await process.resident_bytes() / MB
     return [
+        figure(8, "memory, idle, embedded model", [idle], "MB", goal=IDLE_MB, compared=idle),
         figure(15, "sessiond --help", helps, "s", goal=0.3),
         figure(15, "start of the process until ready, no sessions", starts, "s", goal=1.0),
     ]
@@ -110,7 +115,7 @@ async def _pages_and_memory(folders: dict[int, Path], config: Path, rounds: int)
         figure(7, f"page of 50 at {few} sessions", small_ms, "ms"),
         figure(7, f"page of 50 at {all_of_them:,} sessions", large_ms, "ms"),
         figure(7, "page, many against few", ratios, "x", goal=10, compared=median(ratios)),
-        figure(8, "memory, idle", [idle / MB], "MB", goal=IDLE_MB, compared=idle / MB),
+        figure(8, "memory, idle, a model over HTTP", [idle / MB], "MB", goal=IDLE_MB, compared=idle / MB),
         figure(8, f"memory with {all_of_them:,} sessions, per session", [per_session], "B", goal=PER_SESSION),
     ]
 
