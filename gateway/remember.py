@@ -18,8 +18,8 @@ from memory.learning import Lesson, Mark
 from memory.records import Source, user_pool
 from sessions.entries import CompactionEntry, CompactionStartedEntry, SummaryEntry
 from sessions.files import StorageError
-from sessions.index import PageQuery
 from sessions.keys import MalformedKey, parse_key
+from sessions.listing import PageQuery
 from sessions.session import SessionGone
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from sessions import upkeep
 from sessions.entries import Covers, SummaryEntry
 from sessions.files import FaultyFiles, OsFiles, StorageError
-from sessions.index import PageQuery
+from sessions.listing import PageQuery
 from sessions.session import SessionGone
 from tests.sessions.builders import user
 from tests.sessions.test_store import KEY, closed, opened, say, texts, until_crash
