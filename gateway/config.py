@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+from zoneinfo import ZoneInfo
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
@@ -16,6 +17,7 @@ from gateway.commands import CommandsPolicy
 from gateway.http.policy import AuthPolicy, ServerPolicy
 from gateway.jobs.policy import DeliverPolicy, HookPolicy, JobsPolicy, check_names, none_is_empty
 from gateway.models.policy import LOCAL, ModelPolicy, RolesPolicy
+from gateway.schedules import BadSchedule, parse_cron
 from memory.policy import MemoryPolicy
 from sessions.policy import CleanupPolicy, Policy, QueuePolicy, SessionsPolicy, TurnPolicy
 
@@ -107,7 +109,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Config:
         config = Config.model_validate(settings)
     except ValidationError as error:
         raise BadConfig([_problem(item) for item in error.errors()]) from None
-    problems = list(_dangling(config))
+    problems = [*_dangling(config), *_schedules(config)]
     if problems:
         raise BadConfig(problems)
     return config
@@ -222,3 +224,13 @@ def _dangling(config: Config) -> Iterator[str]:
         for name in policy.fallbacks:
             if name not in known:
                 yield f"models.{model}.fallbacks: there is no model {name!r} under models."
+
+
+def _schedules(config: Config) -> Iterator[str]:
+    """Cron expressions that memory, which knows none, has taken as texts."""
+    batch = config.memory.learn.batch
+    try:
+        if batch is not None:
+            parse_cron(batch, ZoneInfo("UTC"))
+    except BadSchedule as error:
+        yield f"memory.learn.batch: {error}"

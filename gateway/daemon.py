@@ -31,7 +31,7 @@ from gateway.learnt import LearntModels
 from gateway.ledger import UsageLedger
 from gateway.memories import MemoryPart
 from gateway.memory_tools import memory_tools
-from gateway.memory_wiring import build_memory_jobs
+from gateway.memory_wiring import build_learning, build_memory_jobs
 from gateway.models.discovery import probe_ollama
 from gateway.models.pool import ModelPool
 from gateway.models.prices import price
@@ -225,6 +225,18 @@ def build_parts(
     scheduler.add(cleanup)
     scheduler.add(Retention(memory, config.memory.retention, config.sessions.reset.zone(zone)))
     memory_jobs, classifier = build_memory_jobs(memory=memory, models=models, ledger=ledger, clock=clock)
+    learner, remember = build_learning(
+        config,
+        store=store,
+        turns=turns,
+        memory=memory,
+        jobs=memory_jobs,
+        models=models,
+        ledger=ledger,
+        scheduler=scheduler,
+        zone=config.sessions.reset.zone(zone),
+        clock=clock,
+    )
     parts = Parts(
         config=config,
         data_dir=data_dir,
@@ -240,6 +252,8 @@ def build_parts(
         ledger=ledger,
         memory=memory,
         memory_jobs=memory_jobs,
+        learner=learner,
+        remember=remember,
         classifier=classifier,
         vectors=vectors,
         workspaces=workspaces,
@@ -344,6 +358,7 @@ class Daemon:
                     loops.create_task(parts.memory.run(), name="memory"),
                     loops.create_task(parts.classifier.run(), name="classifier"),
                     loops.create_task(parts.memory_jobs.run(), name="memory jobs"),
+                    loops.create_task(parts.remember.run(), name="learning"),
                     loops.create_task(parts.vectors.run(), name="vectors"),
                     loops.create_task(parts.workspaces.run(), name="workspace files"),
                     loops.create_task(parts.models.warm(), name="model"),

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from compaction.layout import build_prompt
 from gateway.clock import within
-from gateway.models.base import ContextOverflow, ModelError, ModelRequest, ModelUnavailable, complete
+from gateway.models.base import ContextOverflow, ModelBroken, ModelError, ModelRequest, ModelUnavailable, complete
 from gateway.replies import CallNote
-from memory.errors import MemoryProblem
+from memory.errors import MemoryConflict, MemoryProblem
 from memory.judge import Learnable, judge
 from memory.learn import (
     REPAIR,
     SYSTEM,
+    Said,
     answer_schema,
     clean_said,
     in_scope,
@@ -23,9 +25,10 @@ from memory.learn import (
     parse_answer,
     render_question,
 )
-from memory.learning import TRIES, LearnRun
-from memory.records import DELIBERATE, Filters, ListQuery
-from memory.topics import checked_properties
+from memory.learning import TRIES, LearnRun, Lesson
+from memory.records import DELIBERATE, Filters, ListQuery, Pool, Source, Topic, Viewer
+from memory.text import cut
+from memory.topics import checked_draft, checked_properties
 from sessions.context import AssistantMessage, UserMessage
 
 if TYPE_CHECKING:
@@ -37,12 +40,11 @@ if TYPE_CHECKING:
     from gateway.models.pool import ModelPool
     from gateway.replies import Ledger
     from gateway.vectors import Opener
-    from memory.judge import Judged
+    from memory.judge import Judged, Step
     from memory.learn import Proposal
-    from memory.learning import Lesson
     from memory.memory import Memories
     from memory.policy import LearnPolicy
-    from memory.records import Memory, Topic
+    from memory.records import Memory, TopicDraft
 
 log = structlog.get_logger()
 
@@ -58,6 +60,16 @@ QUERY_CHARACTERS = 4000
 NO_HELPER = "There is no helper model: name one under roles.helper."
 UNREADABLE = "The helper model's answer could not be read, and neither its second one."
 PASSED_OVER = "This piece of the conversation was passed over after {tries} such answers."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What a topic would take from sentences, and why not the rest that was proposed."""
+
+    taken: tuple[Step, ...]
+    refused: tuple[str, ...]
+    redacted: int
+    model: str
 
 
 class _Unreadable(Exception):
@@ -150,6 +162,30 @@ class Learner:
         if topics is None:
             topics = await memories.topics.topics(lesson.viewer, lesson.pool)
         return learnable_topics(topics, lesson.project, lesson.properties)
+
+    async def try_topic(self, draft: TopicDraft, sentences: Sequence[str]) -> Tried:
+        """What a description would take from sentences, if a person said them; nothing is written, and no memory is
+        looked at. Raises InvalidMemory, MemoryConflict without a helper model, and ModelError."""
+        model, now = self.helper(), self._clock.now()
+        if model is None:
+            raise MemoryConflict(NO_HELPER)
+        fields = {field.name: getattr(draft := checked_draft(draft), field.name) for field in dataclasses.fields(draft)}
+        topic = Topic(id="tried", owner=None, created_at=now, updated_at=now, **fields)
+        said = [Said(seq=n, who="user", text=text, at=now) for n, text in enumerate(sentences, 1)]
+        said, redacted = clean_said(said)
+        pool = Pool("user", "nobody")
+        viewer = Viewer(user=None, author="nobody", origin="learning")
+        lesson = Lesson(viewer=viewer, pool=pool, said=said, source=Source(origin="learning"), now=now)
+        asking = _Asking(self._blank(lesson))
+        try:
+            proposals = await self._ask(model, lesson, [topic], [], asking)
+        except _Unreadable as error:
+            raise ModelBroken(UNREADABLE) from error
+        properties = dict.fromkeys(topic.scope_properties, "any")
+        given = Learnable(said=said, known=[], topics=[topic], deleted=[], terms=cut, most=None, properties=properties)
+        judged = judge(proposals, given)
+        redacted += judged.redacted
+        return Tried(taken=tuple(judged.steps), refused=tuple(judged.refused), redacted=redacted, model=model.name)
 
     # --- what is known already ------------------------------------------------------------------------------------
 

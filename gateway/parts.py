@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gateway.ending import SessionTimer
     from gateway.gauge import Gauge
     from gateway.jobs.wiring import JobParts
+    from gateway.learning import Learner
     from gateway.learnt import LearntModels
     from gateway.ledger import UsageLedger
     from gateway.memories import MemoryPart
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gateway.models.pool import ModelPool
     from gateway.prompts import PromptBuilder
     from gateway.recall import Recall
+    from gateway.remember import Remember
     from gateway.scheduler import Scheduler
     from gateway.search import ArchiveSearch
     from gateway.tools import ToolRegistry
@@ -58,6 +60,8 @@ class Parts:
     ledger: UsageLedger
     memory: MemoryPart
     memory_jobs: MemoryJobs
+    learner: Learner
+    remember: Remember
     classifier: Classifier
     vectors: VectorPart
     workspaces: Workspaces

@@ -14,7 +14,7 @@ import structlog
 from gateway.exchanges import people_in, pieces_of, said_with, settled_through
 from gateway.viewers import viewer_of_chat
 from memory.errors import MemoryProblem
-from memory.learning import Lesson, Mark
+from memory.learning import LearnChoices, Lesson, Mark
 from memory.records import Source, user_pool
 from sessions.entries import CompactionEntry, CompactionStartedEntry, SummaryEntry
 from sessions.files import StorageError
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 AFTER_REPLY = "learn.after_reply"
+MAX_CHANGES = "learn.max_changes"
 RETRY_S = 10.0
 AGAIN_S = 300.0
 TRIES = 4
@@ -58,7 +59,7 @@ WITHOUT_PERSON = ("cron", "hook", "sub")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What is to be learnt from. `through_seq` None: all that is settled. `least`: messages that must be new. `person`:
-    only what this one has said; then it does not matter what they have chosen."""
+    only what this one has said."""
 
     session: str
     trigger: Trigger
@@ -104,8 +105,8 @@ class Remember:
 
     @property
     def learns(self) -> bool:
-        """Whether anything is learnt: there is a helper model, and changes are allowed."""
-        return self._policy.max_changes > 0 and self._learner.helper() is not None
+        """Whether anything is learnt: there is a helper model."""
+        return self._learner.helper() is not None
 
     @property
     def idle(self) -> bool:
@@ -140,9 +141,8 @@ class Remember:
 
     async def run(self) -> None:
         """Until it is cancelled. Without a helper model nothing is done."""
-        if not self.learns:
-            return
-        await self._take_up()
+        if self.learns:
+            await self._take_up()
         async with asyncio.TaskGroup() as group:
             self._group = group
             for number in range(self._policy.parallel):
@@ -261,19 +261,22 @@ class Remember:
         return [
             await memories.store.learning.mark(record.session, user_pool(one))
             for one in people
-            if wanted.person is not None or await self._is_for(memories, wanted.trigger, one)
+            if await self._is_for(memories, wanted, one)
         ]
 
-    async def _is_for(self, memories: Memories, trigger: Trigger, person: str) -> bool:
-        """After replies only for those who want it; in the batch for the others."""
-        if trigger not in ("reply", "batch"):
-            return True
-        return await self.after_reply(memories, user_pool(person)) == (trigger == "reply")
+    async def _is_for(self, memories: Memories, wanted: Wanted, person: str) -> bool:
+        """After replies only for those who want it."""
+        chosen = await self.choices(memories, user_pool(person))
+        return chosen.max_changes > 0 and (chosen.after_reply or wanted.trigger != "reply")
 
-    async def after_reply(self, memories: Memories, pool: Pool) -> bool:
-        """Whether a person is learnt from after every reply."""
-        chosen = await memories.store.settings.one(pool, AFTER_REPLY)
-        return self._policy.after_reply if chosen is None else bool(chosen)
+    async def choices(self, memories: Memories, pool: Pool) -> LearnChoices:
+        """What a person has chosen; the rest as configured."""
+        settings = memories.store.settings
+        after_reply, most = await settings.one(pool, AFTER_REPLY), await settings.one(pool, MAX_CHANGES)
+        return LearnChoices(
+            after_reply=self._policy.after_reply if after_reply is None else bool(after_reply),
+            max_changes=self._policy.max_changes if most is None else int(most),
+        )
 
     async def _learn_for(
         self,
@@ -290,16 +293,19 @@ class Remember:
         new = len(said) >= wanted.least and any(one.who == "user" for one in said)
         if viewer.user is None or viewer.delegated or not new:
             return []
+        chosen = await self.choices(memories, mark.pool)
         most = BATCH_MESSAGES if wanted.trigger == "batch" else len(said)
         runs: list[LearnRun] = []
         for piece in pieces_of(said, through_seq=through, most_messages=most, most_characters=self._most_characters()):
-            runs.append(await self._learner.learn(self._lesson(viewer, wanted.trigger, mark, piece)))
+            runs.append(
+                await self._learner.learn(self._lesson(viewer, wanted.trigger, mark, piece, chosen.max_changes))
+            )
             mark = await memories.store.learning.mark(mark.session, mark.pool)
             if mark.through_seq < piece.through_seq:
                 break
         return runs
 
-    def _lesson(self, viewer: Viewer, trigger: Trigger, mark: Mark, piece: Piece) -> Lesson:
+    def _lesson(self, viewer: Viewer, trigger: Trigger, mark: Mark, piece: Piece, most: int) -> Lesson:
         first, last = piece.said[0].seq, piece.said[-1].seq
         return Lesson(
             viewer=viewer,
@@ -309,7 +315,7 @@ class Remember:
             now=self._clock.now().astimezone(self._zone),
             trigger=trigger,
             project=viewer.project,
-            most=self._policy.max_changes,
+            most=most,
             before=mark,
             mark=Mark(session=mark.session, pool=mark.pool, through_seq=piece.through_seq),
         )

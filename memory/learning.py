@@ -30,6 +30,14 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LearnChoices:
+    """What holds for one person: whether there is learning after every reply, and the most changes for an exchange."""
+
+    after_reply: bool
+    max_changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
     """What is to be learnt from, by whom, and for which pool.
 

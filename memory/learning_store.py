@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from memory.records import Memory, Pool, Source, Viewer
 
 BATCH = "learn.batch"
+FIRST = "learn.first"
 KEPT_RUNS = 500
 """Runs kept of each pool."""
 
@@ -105,14 +106,27 @@ class LearningStore:
             await _move(connection, mark)
 
     async def batch_at(self) -> datetime | None:
-        """When the last batch of everybody began. For learning itself only."""
-        async with self._records.reading() as connection:
-            at = (await connection.execute(select(state.c.value).where(state.c.name == BATCH))).scalar()
-        return None if at is None else time_of(at)
+        """When the last batch of everybody began; None: there was none. For learning itself only."""
+        return await self._time(BATCH)
+
+    async def batch_due_after(self, now: datetime) -> datetime:
+        """The time after which the next one is due: that of the last, or when this was first asked."""
+        known = await self.batch_at() or await self._time(FIRST)
+        if known is None:
+            await self._put_time(FIRST, now)
+        return known or now
 
     async def put_batch_at(self, at: datetime) -> None:
+        await self._put_time(BATCH, at)
+
+    async def _time(self, name: str) -> datetime | None:
+        async with self._records.reading() as connection:
+            at = (await connection.execute(select(state.c.value).where(state.c.name == name))).scalar()
+        return None if at is None else time_of(at)
+
+    async def _put_time(self, name: str, at: datetime) -> None:
         async with self._records.writing() as connection:
-            await set_state(connection, BATCH, millis(at))
+            await set_state(connection, name, millis(at))
 
     async def forget(self, session: str) -> None:
         """A session that is gone for good has no watermark."""

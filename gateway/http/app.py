@@ -25,6 +25,7 @@ from gateway.http import (
     usage,
 )
 from gateway.http.auth import Tokens
+from gateway.http.learning import routes as learning_routes
 from gateway.http.memories import routes as memory_routes
 from gateway.http.memory_runs import routes as memory_run_routes
 from gateway.http.metrics import Metrics
@@ -52,6 +53,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *memory_routes(parts),
         *topic_routes(parts),
         *memory_run_routes(parts),
+        *learning_routes(parts),
         *transfer.routes(parts),
         *cleanup.routes(parts),
         *jobs.routes(parts),

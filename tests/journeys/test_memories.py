@@ -45,14 +45,18 @@ MEMORY_LISTS: dict[tuple[str, str], dict[str, Any] | None] = {
     ("GET", "/v1/topics"): None,
     ("GET", "/v1/projects"): None,
     ("GET", "/v1/memory-runs"): None,
+    ("GET", "/v1/learning-runs"): None,
+    ("GET", "/v1/memory-settings"): None,
 }
-MEMORY_WRITERS = {
+MEMORY_WRITERS: dict[tuple[str, str], dict[str, Any] | None] = {
     ("POST", "/v1/memories"): {"text": "mine"},
     ("POST", "/v1/memories/merge"): {"ids": ["a", "b"], "text": "c"},
     ("POST", "/v1/memories/import"): {"content": '{"type":"memory","text":"mine"}'},
     ("POST", "/v1/memories/empty-trash"): None,
     ("POST", "/v1/topics"): {"name": "mine", "description": "what is mine"},
     ("POST", "/v1/memory-runs"): {"kind": "recategorize"},
+    ("PATCH", "/v1/memory-settings"): {"learn": {"after_reply": True}},
+    ("POST", "/v1/topics/try"): {"description": "what is mine", "sentences": ["this is mine"]},
 }
 MEMORY_ADMIN = {
     ("POST", "/v1/projects"): {"id": "another"},

@@ -1,0 +1,207 @@
+"""Conversations are learnt from, over a whole daemon: after replies, at the end, before a compaction, in the batch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from gateway.clock import ManualClock
+from tests.journeys.daemon import KEY, Client, config, running
+from tests.journeys.helpers import Helper
+from tests.journeys.test_memories import TOKENS, call
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from pathlib import Path
+
+    from gateway.clock import Clock
+
+START = datetime(2026, 5, 4, 12, tzinfo=UTC)
+
+
+def repeats(question: dict[str, Any]) -> str:
+    """Makes a fact of every message of the person that begins with "I "."""
+    told = [one for one in question["conversation"] if one["who"] == "user" and one["text"].startswith("I ")]
+    changes = [{"op": "add", "text": f"Ana: {one['text']}", "topic": "preferences", "from": [one["n"]]} for one in told]
+    return json.dumps({"changes": changes})
+
+
+def settings(**learn: Any) -> dict[str, Any]:
+    return {
+        "models": {
+            "helper": {"provider": "openai", "model": "helper", "base_url": "http://127.0.0.1:9", "api_key": "x"}
+        },
+        "roles": {"helper": "helper", "chat": "offline"},
+        "auth": {"tokens": TOKENS},
+        "memory": {"learn": learn},
+    }
+
+
+@asynccontextmanager
+async def learning(
+    folder: Path, says: Callable[[dict[str, Any]], str] = repeats, *, clock: Clock | None = None, **learn: Any
+) -> AsyncGenerator[tuple[Client, Helper]]:
+    helper = Helper(says)
+    async with running(folder / "data", config(**settings(**learn)), clock=clock) as client:
+        client.daemon.parts.models.put(helper)
+        client.token = "ana"
+        await client.daemon.parts.memory.open()
+        yield client, helper
+
+
+async def learnt(client: Client) -> None:
+    """Waits until nothing is left to learn from."""
+    async with asyncio.timeout(20):
+        while not client.daemon.parts.remember.idle:
+            await asyncio.sleep(0.005)
+
+
+async def texts(client: Client, who: str = "ana") -> list[str]:
+    _, found = await call(client, who, "GET", "/v1/memories")
+    client.token = "ana"
+    return sorted(memory["text"] for memory in found["memories"])
+
+
+async def runs(client: Client, who: str = "ana") -> list[dict[str, Any]]:
+    _, found = await call(client, who, "GET", "/v1/learning-runs")
+    client.token = "ana"
+    return found["runs"]
+
+
+async def test_after_a_reply_only_those_are_learnt_from_who_want_it(tmp_path: Path) -> None:
+    async with learning(tmp_path) as (client, helper):
+        await client.say("I drink oat milk")
+        await learnt(client)
+        assert helper.asked == []
+        status, chosen = await call(client, "ana", "PATCH", "/v1/memory-settings", {"learn": {"after_reply": True}})
+        assert (status, chosen["learn"]) == (200, {"after_reply": True, "max_changes": 2, "own": ["after_reply"]})
+        await client.say("I play the cello")
+        await learnt(client)
+        assert await texts(client) == ["Ana: I drink oat milk", "Ana: I play the cello"]
+        assert [one["text"] for one in helper.asked[0]["conversation"] if one["who"] == "user"] == [
+            "I drink oat milk",
+            "I play the cello",
+        ]
+        await client.say("I live in Brno")
+        await learnt(client)
+        assert [one["text"] for one in helper.asked[1]["conversation"] if one["who"] == "user"] == ["I live in Brno"]
+        (newest, first) = await runs(client)
+        assert (newest["trigger"], newest["state"], len(newest["created"])) == ("reply", "done", 1)
+        assert (first["first_seq"], len(first["created"])) == (1, 2)
+        assert await runs(client, "bob") == []
+        await call(client, "ana", "PATCH", "/v1/memory-settings", {"learn": {"max_changes": 0}})
+        await client.say("I have a dog")
+        await learnt(client)
+        assert len(helper.asked) == 2
+
+
+async def test_the_rest_is_learnt_when_a_session_ends_and_never_twice(tmp_path: Path) -> None:
+    async with learning(tmp_path) as (client, helper):
+        await client.say("I drink oat milk")
+        await client.say("/new")
+        await learnt(client)
+        assert await texts(client) == ["Ana: I drink oat milk"]
+        session = (await runs(client))[0]["session"]
+        await client.call("POST", f"/v1/sessions/{KEY}/resume", {"session": session})
+        await client.say("/new")
+        await learnt(client)
+        assert len(helper.asked) == 1
+
+
+async def test_what_is_about_to_be_summarised_is_learnt_from(tmp_path: Path) -> None:
+    async with learning(tmp_path) as (client, helper):
+        for number in range(30):
+            await client.say(f"I own house number {number} in a long street with many other houses " + "x " * 200)
+        status, _ = await client.call("POST", f"/v1/sessions/{KEY}/compact", {})
+        assert status == 200
+        await learnt(client)
+        (run,) = await runs(client)
+        assert (run["trigger"], len(run["created"]), run["refused"].count("over the limit of changes")) == (
+            "compaction",
+            2,
+            len(helper.asked[0]["conversation"]) // 2 - 2,
+        )
+        record = next(client.daemon.parts.store.index.all())
+        assert record.generation == 2
+        await client.say("/new")
+        await learnt(client)
+        heard = [one["n"] for question in helper.asked for one in question["conversation"]]
+        assert len(heard) == len(set(heard)) == 60
+
+
+async def test_without_a_helper_nothing_happens(tmp_path: Path) -> None:
+    plain = {"auth": {"tokens": TOKENS}, "roles": {"chat": "offline"}, "memory": {"learn": {"after_reply": True}}}
+    async with running(tmp_path / "data", config(**plain)) as client:
+        client.token = "ana"
+        await client.say("I drink oat milk")
+        await client.say("/new")
+        await learnt(client)
+        _, found = await call(client, "ana", "GET", "/v1/learning-runs")
+        assert found == {"runs": [], "learns": False}
+        tried = {"description": "drinks", "sentences": ["I drink tea"]}
+        status, refused = await call(client, "ana", "POST", "/v1/topics/try", tried)
+        assert (status, "roles.helper" in refused["detail"]) == (409, True)
+
+
+async def test_the_daily_batch_takes_sessions_in_which_enough_was_said(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    async with learning(tmp_path, clock=clock, at_end=False) as (client, helper):
+        for number in range(5):
+            await client.say(f"I own house number {number} in this street")
+        client.token = "bob"
+        for number in range(4):
+            await client.say(f"I own boat number {number} on this lake", key="agent:main:web:direct:bob")
+        client.token = "ana"
+        for _ in range(40):
+            await clock.advance(60 * 30)
+            await asyncio.sleep(0.02)
+        async with asyncio.timeout(10):
+            while not (found := await runs(client)):
+                await asyncio.sleep(0.01)
+        assert [(run["trigger"], run["state"], len(run["created"])) for run in found] == [("batch", "done", 2)]
+        assert await runs(client, "bob") == []
+        _, jobs = await call(client, "ana", "GET", "/v1/memory-runs")
+        assert [(job["kind"], job["automatic"]) for job in jobs["runs"]] == [("batch", True)]
+        _, jobs = await call(client, "bob", "GET", "/v1/memory-runs")
+        assert jobs["runs"] == []
+        asked = len(helper.asked)
+        for _ in range(50):
+            await clock.advance(60 * 30)
+            await asyncio.sleep(0.01)
+        assert len(helper.asked) == asked
+
+
+async def test_a_reply_does_not_wait_for_learning(tmp_path: Path) -> None:
+    async with learning(tmp_path, after_reply=True) as (client, helper):
+        helper.going.clear()
+        await client.say("I drink oat milk")
+        async with asyncio.timeout(5):
+            while not helper.asked:
+                await asyncio.sleep(0.005)
+            for number in range(20):
+                await client.say(f"I own house number {number}")
+        assert len(helper.asked) == 1
+        helper.going.set()
+        await learnt(client)
+        assert len(helper.asked) == 2
+
+
+async def test_a_description_is_tried_out_and_nothing_is_written(tmp_path: Path) -> None:
+    def drinks(question: dict[str, Any]) -> str:
+        assert [topic["name"] for topic in question["topics"]] == ["drinks"]
+        return json.dumps(
+            {"changes": [{"op": "add", "text": "The person drinks oat milk", "from": [2], "importance": 3}]}
+        )
+
+    async with learning(tmp_path, drinks) as (client, _):
+        body = {"name": "drinks", "description": "What the person drinks.", "sentences": ["hello", "I drink oat milk"]}
+        status, tried = await call(client, "ana", "POST", "/v1/topics/try", body)
+        assert (status, tried["memories"]) == (
+            200,
+            [{"text": "The person drinks oat milk", "importance": 3, "sentences": [2]}],
+        )
+        assert await texts(client) == []
+        assert await runs(client) == []
