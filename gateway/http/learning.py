@@ -186,7 +186,7 @@ class LearningRoutes:
 
 
 def run_view(run: LearnRun) -> LearningRunView:
-    times = {"started_at": run.started_at, "ended_at": run.ended_at}
+    times: dict[str, Any] = {"started_at": run.started_at, "ended_at": run.ended_at}
     return LearningRunView(**run.to_json(), **times, pool=str(run.pool))
 
 
