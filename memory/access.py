@@ -12,6 +12,8 @@ from memory.tables import members
 from memory.tables import projects as projects_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from memory.records import Viewer
@@ -34,6 +36,14 @@ def readable(viewer: Viewer, pool: ColumnElement[str]) -> ColumnElement[bool]:
             return _personal(viewer, pool)
         shared.append(members.c.pool == str(project_pool(viewer.project)))
     return or_(_personal(viewer, pool), pool.in_(select(members.c.pool).where(*shared)))
+
+
+def readable_among(viewer: Viewer, pool: ColumnElement[str], pools: Sequence[Pool]) -> ColumnElement[bool]:
+    """`readable`, within some pools. Where all are persons' nobody's membership matters, and the query is short."""
+    if all(one.kind == "user" for one in pools):
+        mine = [str(one) for one in pools if may_use_person(viewer, one)]
+        return pool.in_(mine) if mine else false()
+    return and_(readable(viewer, pool), pool.in_([str(one) for one in pools]))
 
 
 def _personal(viewer: Viewer, pool: ColumnElement[str]) -> ColumnElement[bool]:

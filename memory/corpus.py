@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from memory.store import MemoryStore
 
 HALF_NEW = timedelta(days=30)
+NAMED_POOLS = 50
+"""So few pools are named in the query, which is a shorter one then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +70,17 @@ class MemoryCorpus:
     async def pools(self) -> Sequence[str]:
         return [str(pool) for pool in self._pools]
 
-    async def proposals(self, words: str, limit: int) -> Sequence[TextHit]:
-        return await self._store.text_hits(words, self._viewer, self._filters, limit=limit, pools=self._pools)
+    async def look(
+        self, words: str | None, limit: int, ids: Sequence[str]
+    ) -> tuple[Sequence[TextHit], Sequence[Found[Memory]]]:
+        hits, present = await self._store.look(words, ids, self._viewer, self._filters, limit=limit, pools=self._pools)
+        return hits, [self._found(memory) for memory in present]
 
     async def confirm(self, ids: Sequence[str]) -> Sequence[Found[Memory]]:
-        confirmed = await self._store.confirm(ids, self._viewer, self._filters)
-        return [
-            Found(id=memory.id, pool=str(memory.pool), text=memory.text, item=memory, weight=self._weight(memory))
-            for memory in confirmed
-        ]
+        return [self._found(memory) for memory in await self._store.confirm(ids, self._viewer, self._filters)]
+
+    def _found(self, memory: Memory) -> Found[Memory]:
+        return Found(id=memory.id, pool=str(memory.pool), text=memory.text, item=memory, weight=self._weight(memory))
 
     def beside(self, text_id: str) -> Sequence[str]:
         """Facts stand alone."""
@@ -99,6 +104,8 @@ class MemorySearch:
             return Findings(tuple(MemoryHit(memory, 0.0) for memory in found))
         now = self._now()
         pools = await self._store.pools(viewer, filters)
+        if len(pools) <= NAMED_POOLS:
+            filters = dataclasses.replace(filters, pools=tuple(pools))
         weight = partial(mild_weight, policy=self._policy, now=now)
         corpus = MemoryCorpus(self._store, viewer, filters, pools, weight)
         result = await search(corpus, self.vectors, query, policy=self._policy.search, limit=limit, mode=mode)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, and_, exists, false, or_, select, true
 from sqlalchemy.orm import aliased
 
-from memory.access import own_scope, readable
+from memory.access import own_scope, readable, readable_among
 from memory.errors import InvalidMemory
 from memory.rows import millis
 from memory.tables import memories, topics
@@ -20,17 +20,21 @@ if TYPE_CHECKING:
 
     from memory.records import Filters, ListQuery, Sort, Viewer
 
+LEAST_IMPORTANCE = 1
+
 
 def seen(viewer: Viewer, filters: Filters, column: ColumnElement[str] = memories.c.pool) -> ColumnElement[bool]:
     """Rows the viewer may see and means: of the named pools, or of all that are its own. `column` holds the pool."""
     if filters.pools is None:
         return and_(readable(viewer, column), own_scope(viewer, column))
-    return and_(readable(viewer, column), column.in_([str(pool) for pool in filters.pools]))
+    return readable_among(viewer, column, filters.pools)
 
 
 def fitting(viewer: Viewer, filters: Filters, column: ColumnElement[str] = memories.c.pool) -> ColumnElement[bool]:
     """Everything filters ask for but the state. `column` holds the pool."""
-    conditions = [seen(viewer, filters, column), memories.c.importance >= filters.min_importance]
+    conditions = [seen(viewer, filters, column)]
+    if filters.min_importance > LEAST_IMPORTANCE:
+        conditions.append(memories.c.importance >= filters.min_importance)
     if filters.no_topic:
         conditions.append(memories.c.topic.is_(None))
     if filters.topics is not None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Text, select, type_coerce
 
 from memory.access import INSTANCE
 from memory.records import Audit, Memory, Pool, Source, Topic, parse_pool, text_hash
+from memory.tables import memories
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TIMES = (
@@ -51,38 +56,64 @@ def memory_to_row(memory: Memory) -> dict[str, Any]:
     }
 
 
-def memory_from_row(row: Mapping[Any, Any]) -> Memory:
+READ = select(
+    *(memories.c[name] for name in (*PLAIN, "pool", *TIMES)),
+    *(type_coerce(memories.c[name], Text).label(name) for name in ("properties", "source")),
+)
+"""What `memory_of` takes; JSON as text, which is mostly the same and is read once."""
+
+
+def memory_of(row: Sequence[Any]) -> Memory:
     """Many are read in every search, so nothing is checked that was checked when it was written."""
+    (id_, topic, kind, text, importance, state, place, current, supersedes, author, recall_count, revision) = row[:12]
+    (pool, valid_from, valid_to, created_at, updated_at, trashed_at, recalled_at, checked_at) = row[12:20]
     return Memory(
-        id=row["id"],
-        pool=_kept_pool(row["pool"]),
-        text=row["text"],
-        topic=row["topic"],
-        kind=row["kind"],
-        importance=row["importance"],
-        state=row["state"],
-        valid_from=time_of(row["valid_from"]),
-        valid_to=_time_or_none(row["valid_to"]),
-        supersedes=row["supersedes"],
-        current=row["current"],
-        place=row["place"],
-        properties=dict(row["properties"]),
-        source=Source(**row["source"]),
-        author=row["author"],
-        created_at=time_of(row["created_at"]),
-        updated_at=time_of(row["updated_at"]),
-        trashed_at=_time_or_none(row["trashed_at"]),
-        last_recalled_at=_time_or_none(row["last_recalled_at"]),
-        recall_count=row["recall_count"],
-        checked_at=_time_or_none(row["checked_at"]),
-        revision=row["revision"],
+        id=id_,
+        pool=_kept_pool(pool),
+        text=text,
+        topic=topic,
+        kind=kind,
+        importance=importance,
+        state=state,
+        valid_from=time_of(valid_from),
+        valid_to=None if valid_to is None else time_of(valid_to),
+        supersedes=supersedes,
+        current=current,
+        place=place,
+        properties={} if row[20] == "{}" else json.loads(row[20]),
+        source=_kept_source(row[21]),
+        author=author,
+        created_at=time_of(created_at),
+        updated_at=time_of(updated_at),
+        trashed_at=None if trashed_at is None else time_of(trashed_at),
+        last_recalled_at=None if recalled_at is None else time_of(recalled_at),
+        recall_count=recall_count,
+        checked_at=None if checked_at is None else time_of(checked_at),
+        revision=revision,
     )
 
 
+def memory_from_row(row: Mapping[Any, Any]) -> Memory:
+    """From all columns, with JSON as values: also what the audit keeps."""
+    fields: dict[str, Any] = {name: row[name] for name in PLAIN} | {name: _time_or_none(row[name]) for name in TIMES}
+    return Memory(
+        **fields,
+        pool=_kept_pool(row["pool"]),
+        properties=dict(row["properties"]),
+        source=Source(**row["source"]),
+    )
+
+
+@lru_cache(maxsize=1024)
 def _kept_pool(text: str) -> Pool:
     """The pool of a row: it was checked when it was written."""
     kind, _, name = text.partition(":")
     return Pool("user", name) if kind == "user" else Pool("project", name)
+
+
+@lru_cache(maxsize=1024)
+def _kept_source(text: str) -> Source:
+    return Source(**json.loads(text))
 
 
 def source_to_json(source: Source) -> dict[str, Any]:

@@ -65,8 +65,12 @@ class Corpus(Protocol[T_co]):
         """Where vectors are looked for."""
         ...
 
-    async def proposals(self, words: str, limit: int) -> Sequence[TextHit]:
-        """What the full text finds, the best first; 0 is the score of what it does not find."""
+    async def look(
+        self, words: str | None, limit: int, ids: Sequence[str]
+    ) -> tuple[Sequence[TextHit], Sequence[Found[T_co]]]:
+        """What the full text finds, the best first (0 is the score of what it does not find; None: it is not asked);
+        and what of that, and of the other ids proposed, is there for the searcher. One step, since steps cost more than
+        what is done in them."""
         ...
 
     async def confirm(self, ids: Sequence[str]) -> Sequence[Found[T_co]]: ...
@@ -106,15 +110,9 @@ async def _once(
     corpus: Corpus[T], vectors: NearTexts | None, words: str, *, policy: SearchPolicy, want: int, mode: SearchMode
 ) -> tuple[list[Hit[T]], str | None, bool]:
     """The hits, the problem of vectors, and whether a search gave as many proposals as it was asked for."""
-    asked = asyncio.ensure_future(_near(corpus, vectors, words, policy, want, mode))
-    try:
-        texts = [] if mode == "vector" else list(await corpus.proposals(words, want))
-        near, problem = await asked
-    finally:
-        asked.cancel()
-    confirmed = {
-        found.id: found for found in await corpus.confirm([*(hit.id for hit in texts), *(one.point.id for one in near)])
-    }
+    near, problem = await _near(corpus, vectors, words, policy, want, mode)
+    texts, present = await corpus.look(None if mode == "vector" else words, want, [one.point.id for one in near])
+    confirmed = {found.id: found for found in present}
     keyword = {hit.id: hit.score for hit in texts if hit.id in confirmed}
     vector = {one.point.id: one.score for one in near if _is_present(one, confirmed.get(one.point.id))}
     scores = fuse(keyword, vector)

@@ -19,7 +19,7 @@ from memory.operation import CHUNK, Operation, load_rows, set_state
 from memory.records import Changed, Filters, ListQuery, Viewer, parse_pool, user_pool
 from memory.removal import purge_rows, scrub_if_due
 from memory.retention import due_pools, sweep_pool
-from memory.rows import audit_from_row, memory_from_row, millis, time_of
+from memory.rows import READ, audit_from_row, memory_from_row, memory_of, millis, time_of
 from memory.setting_store import SettingStore
 from memory.tables import audit, changes, memories, projects, state, tombstones
 from memory.undo import undo_job_changes, undo_operation
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
     from memory.database import Records
     from memory.errors import Forgotten
@@ -95,20 +95,28 @@ class MemoryStore:
 
     async def confirm(self, ids: Sequence[str], viewer: Viewer, filters: Filters = NO_FILTERS) -> list[Memory]:
         """Those of the proposed memories that the viewer may see and that fit, in the order proposed, each once."""
-        wanted = list(dict.fromkeys(ids))
         conditions = fitting(viewer, filters, UNSORTED_POOL), valid(filters.as_of)
+        return await self._records.read(lambda connection: confirmed(connection, ids, conditions)) if ids else []
 
-        def work(connection: Connection) -> dict[str, Memory]:
-            found: dict[str, Memory] = {}
-            for at in range(0, len(wanted), CHUNK):
-                query = select(memories).where(memories.c.id.in_(wanted[at : at + CHUNK]), *conditions)
-                rows = connection.execute(query)
-                names = list(rows.keys())  # plain dictionaries are read faster than mappings of rows
-                found |= {one.id: one for one in (memory_from_row(dict(zip(names, r, strict=True))) for r in rows)}
-            return found
+    async def look(
+        self,
+        words: str | None,
+        ids: Sequence[str],
+        viewer: Viewer,
+        filters: Filters,
+        *,
+        limit: int,
+        pools: Sequence[Pool],
+    ) -> tuple[list[TextHit], list[Memory]]:
+        """`text_hits` and `confirm` in one step: what the full text proposes, and what of all proposals may be seen."""
+        conditions = fitting(viewer, filters, UNSORTED_POOL), valid(filters.as_of)
+        as_of = None if filters.as_of is None else millis(filters.as_of)
 
-        found = await self._records.read(work) if wanted else {}
-        return [found[memory_id] for memory_id in wanted if memory_id in found]
+        def work(connection: Connection) -> tuple[list[TextHit], list[Memory]]:
+            hits = [] if words is None else self._fulltext.hits(connection, words, pools, limit, as_of=as_of)
+            return hits, confirmed(connection, [*(hit.id for hit in hits), *ids], conditions)
+
+        return await self._records.read(work)
 
     async def text_hits(
         self,
@@ -128,20 +136,23 @@ class MemoryStore:
 
     async def pools(self, viewer: Viewer, filters: Filters = NO_FILTERS) -> list[Pool]:
         """The pools a search of this viewer may look into: the own one first, then projects."""
-        if filters.pools is not None:
-            if all(pool.kind == "user" for pool in filters.pools):
-                return [pool for pool in filters.pools if may_use_person(viewer, pool)]
+        given = filters.pools
+        if given is not None and all(pool.kind == "user" for pool in given):
+            return [pool for pool in given if may_use_person(viewer, pool)]
+        if given is not None:
             async with self._records.reading() as connection:
-                return [pool for pool in filters.pools if await may_use(connection, viewer, pool)]
+                return [pool for pool in given if await may_use(connection, viewer, pool)]
         if viewer.whole and viewer.admin:
             every = select(memories.c.pool).where(readable(viewer, memories.c.pool)).distinct().limit(MOST_POOLS)
-            async with self._records.reading() as connection:
-                return [parse_pool(row[0]) for row in await connection.execute(every)]
+            return await self._records.read(
+                lambda connection: [parse_pool(row[0]) for row in connection.execute(every)]
+            )
         own = [] if viewer.user is None or viewer.delegated else [user_pool(viewer.user)]
         name = ("project:" + projects.c.id).label("pool")
-        async with self._records.reading() as connection:
-            shared = select(name).where(readable(viewer, name)).order_by(name)
-            return own + [parse_pool(row[0]) for row in await connection.execute(shared)]
+        shared = select(name).where(readable(viewer, name)).order_by(name)
+        return own + await self._records.read(
+            lambda connection: [parse_pool(row[0]) for row in connection.execute(shared)]
+        )
 
     async def page(
         self, viewer: Viewer, filters: Filters = NO_FILTERS, query: ListQuery = FIRST_PAGE
@@ -364,3 +375,13 @@ class MemoryStore:
         query = select(memories.c.pool, func.count()).where(memories.c.state != "trashed").group_by(memories.c.pool)
         async with self._records.reading() as connection:
             return {parse_pool(row[0]): row[1] for row in await connection.execute(query)}
+
+
+def confirmed(connection: Connection, ids: Sequence[str], conditions: Sequence[ColumnElement[bool]]) -> list[Memory]:
+    """The memories of these ids that meet the conditions, in the order of the ids, each once."""
+    wanted = list(dict.fromkeys(ids))
+    found: dict[str, Memory] = {}
+    for at in range(0, len(wanted), CHUNK):
+        query = READ.where(memories.c.id.in_(wanted[at : at + CHUNK]), *conditions)
+        found |= {one.id: one for one in (memory_of(row) for row in connection.execute(query))}
+    return [found[memory_id] for memory_id in wanted if memory_id in found]

@@ -74,10 +74,13 @@ class Shelf:
     async def pools(self) -> Sequence[str]:
         return ["user:ana"]
 
-    async def proposals(self, words: str, limit: int) -> Sequence[TextHit]:
-        wanted = set(cut_query(words))
+    async def look(
+        self, words: str | None, limit: int, ids: Sequence[str]
+    ) -> tuple[Sequence[TextHit], Sequence[Found[str]]]:
+        wanted = set(cut_query(words or ""))
         hits = [TextHit(name, float(len(wanted & set(cut(text))))) for name, text in self.texts.items()]
-        return sorted((hit for hit in hits if hit.score), key=lambda hit: -hit.score)[:limit]
+        hits = sorted((hit for hit in hits if hit.score), key=lambda hit: -hit.score)[:limit]
+        return hits, await self.confirm([*(hit.id for hit in hits), *ids])
 
     async def confirm(self, ids: Sequence[str]) -> Sequence[Found[str]]:
         return [
