@@ -200,7 +200,11 @@ class PromptBuilder:
         if policy is not None and policy.tools is not None:
             return self._tools.specs(policy.tools)
         room = self._room_for_tools(session)
-        return self._tools.specs() if room is None else fitting(self._tools.specs(), room, self._count)
+        return (
+            self._tools.specs()
+            if room is None
+            else fitting(self._tools.specs(), room, lambda text: self._mark(text).tokens)
+        )
 
     def thaw(self, session: Session) -> None:
         """Makes the frame anew at the next prompt: before the first call of a session nothing is cached yet."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,14 @@ class NameTaken(Exception):
     """There is a job of that name already."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """What a look at the clock needs of all jobs: when the first is due, and the one that was dealt with last."""
+
+    first_at: datetime | None
+    last: Job | None
+
+
 class JobBook:
     """The jobs, in memory and in `state.db`; what is changed is on disk first. `run_due` makes runs of what is due."""
 
@@ -69,6 +78,7 @@ class JobBook:
         self._policy = policy
         self._machine_zone = machine_zone
         self._jobs: dict[str, Job] = {}
+        self._looks: _Looks | None = None
         self._skips: dict[str, Run] = {}
         self._lock = asyncio.Lock()
         self._loaded = asyncio.Event()
@@ -99,9 +109,13 @@ class JobBook:
 
     def next_due(self, now: datetime) -> datetime | None:
         """When the next job is due; now when the clock was set back by days."""
-        if any(set_back(job, now) for job in self._jobs.values()):
-            return now
-        return min((at for job in self._jobs.values() if (at := job.next_at) is not None), default=None)
+        if self._looks is None:
+            jobs = self._jobs.values()
+            self._looks = _Looks(
+                first_at=min((at for job in jobs if (at := job.next_at) is not None), default=None),
+                last=max((job for job in jobs if job.last_due), key=lambda job: job.last_due or now, default=None),
+            )
+        return now if self._looks.last is not None and set_back(self._looks.last, now) else self._looks.first_at
 
     # --- changing -------------------------------------------------------------------------------------------------
 
@@ -145,7 +159,7 @@ class JobBook:
         """The job; the records of its runs stay, and a run that goes on ends."""
         async with self._lock:
             await self._store.save(removed=[job_id])
-            self._jobs.pop(job_id, None)
+            self._replace((), [job_id])
 
     async def run_now(self, job: Job) -> Run:
         """A run by hand, beside the schedule."""
@@ -157,9 +171,16 @@ class JobBook:
 
     async def _keep(self, job: Job) -> Job:
         await self._store.save(jobs=[job])
-        self._jobs[job.id] = job
+        self._replace([job])
         self.retimed()
         return job
+
+    def _replace(self, jobs: Sequence[Job], removed: Sequence[str] = ()) -> None:
+        """What is on disk is known here, too; when the next job is due is looked for anew."""
+        self._jobs.update({job.id: job for job in jobs})
+        for job_id in removed:
+            self._jobs.pop(job_id, None)
+        self._looks = None
 
     def _timed(self, job: Job) -> Job:
         """Due next after now."""
@@ -185,9 +206,7 @@ class JobBook:
                 changed.append(self._timed(job))
         removed = [job.id for job in known.values() if job.origin == "config" and job.policy.name not in configured]
         await self._store.save(jobs=changed, removed=removed)
-        self._jobs = {**known, **{job.id: job for job in changed}}
-        for job_id in removed:
-            del self._jobs[job_id]
+        self._replace([*known.values(), *changed], removed)
         self._loaded.set()
 
     async def recover(self, opened: Sequence[Run]) -> None:
@@ -250,7 +269,7 @@ class JobBook:
                 return
             entered, cancelled, skipped = self._admitted(due, now)
             await self._store.save(jobs=changed, runs=[*entered, *notes, *skipped])
-            self._jobs.update({job.id: job for job in changed})
+            self._replace(changed)
             self._runs.enter(entered)
         for run in cancelled:
             await self._runs.cancel(run, "The next run of the job was due.")
@@ -263,8 +282,9 @@ class JobBook:
         entered: list[Run] = []
         cancelled: list[Run] = []
         skipped: list[Run] = []
+        open_runs = self._runs.open_by_owner("job")
         for job, times in due:
-            opened = self._runs.open_of("job", job.id)
+            opened = open_runs.get(job.id, [])
             verdict = overlapping(job.policy.overlap, opened)
             if verdict == "skip":
                 skipped.append(self._left_out(job, times[0][0], now, len(times), "The run before it was still going."))
@@ -357,9 +377,7 @@ class JobBook:
                 else:
                     jobs.append(after)
             await self._store.save(jobs=jobs, removed=removed, runs=[run], deliveries=deliveries)
-            for job_id in removed:
-                self._jobs.pop(job_id, None)
-            self._jobs.update({changed.id: changed for changed in jobs})
+            self._replace(jobs, removed)
             self.retimed()
         if deliveries:
             self._outbox.wake()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
+import math
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
@@ -15,6 +17,7 @@ from gateway.jobs.values import OPEN, Run
 from gateway.models.base import UnknownModel
 from gateway.turn import Incoming
 from gateway.turns import MessageTooLong, Stopping
+from sessions.entries import UserEntry
 from sessions.files import StorageError
 from sessions.keys import SessionKey, parse_key
 from sessions.queues import QueueFull
@@ -30,11 +33,15 @@ if TYPE_CHECKING:
     from gateway.jobs.values import RunKind
     from gateway.turn import Turn, TurnResult
     from gateway.turns import Turns
+    from sessions.session import Session
 
 log = structlog.get_logger()
 
 RETRY_S = 5.0
 STOPPING_S = 10.0
+SPOKEN_S = 2.0
+RESTS_S = 0.4
+"""A model that answers slower than this is not slowed down by giving way."""
 
 
 class Owner(Protocol):
@@ -69,13 +76,14 @@ class Runs:
         self._limits: dict[RunKind, int] = {"job": policy.max_parallel, "hook": policy.hooks_parallel}
         self._cost = cost
         self.owners: dict[RunKind, Owner] = {}
-        self._waiting: list[Run] = []
+        self._waiting: dict[RunKind, list[Run]] = {kind: [] for kind in self._limits}
         self._going: dict[str, Run] = {}
         self._turn_of: dict[str, Turn] = {}
         self._cancelled: dict[str, str] = {}
         self._ends: dict[str, asyncio.Event] = {}
         self._wake = asyncio.Event()
         self._next_start: datetime | None = None
+        self._spoken_at = self._job_started_at = -math.inf
         self.retimed: Callable[[], None] = lambda: None
 
     # --- in -------------------------------------------------------------------------------------------------------
@@ -85,7 +93,7 @@ class Runs:
         for run in runs:
             if run.id not in self._ends:
                 self._ends[run.id] = asyncio.Event()
-                self._waiting.append(run)
+                self._waiting[run.kind].append(run)
         self._wake.set()
 
     @property
@@ -94,11 +102,21 @@ class Runs:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return sum(len(runs) for runs in self._waiting.values())
 
-    def open_of(self, kind: RunKind, owner: str) -> list[Run]:
-        """Runs of a job or webhook that wait or go on."""
-        return [run for run in (*self._going.values(), *self._waiting) if run.kind == kind and run.owner == owner]
+    def open_by_owner(self, kind: RunKind) -> dict[str, list[Run]]:
+        """Runs that wait or go on, of each job or webhook."""
+        found: dict[str, list[Run]] = {}
+        for run in (*self._going.values(), *self._waiting[kind]):
+            if run.kind == kind:
+                found.setdefault(run.owner, []).append(run)
+        return found
+
+    def spoken(self, session: Session) -> None:
+        """A hook for the turns: somebody waits for a reply. For a moment runs of jobs start one by one."""
+        said = next((entry for entry in reversed(session.entries) if isinstance(entry, UserEntry)), None)
+        if said is not None and said.source is None:
+            self._spoken_at = self._clock.monotonic()
 
     async def ended(self, run_id: str) -> None:
         """Waits for the end of a run; returns at once when it is not open."""
@@ -108,8 +126,8 @@ class Runs:
 
     async def cancel(self, run: Run, why: str) -> None:
         """Ends a run as interrupted: its reply is stopped, or it never starts."""
-        if run in self._waiting:
-            self._waiting.remove(run)
+        if run in self._waiting[run.kind]:
+            self._waiting[run.kind].remove(run)
             await self._end(dataclasses.replace(run, status="interrupted", error=why))
             return
         self._cancelled[run.id] = why
@@ -136,26 +154,52 @@ class Runs:
         self._wake.set()
 
     def _start_ready(self, group: asyncio.TaskGroup) -> None:
-        """Starts what may start. Runs of one session go one after the other."""
+        """Starts what may start, without a look at those who wait where all places are taken."""
         now = self._clock.now()
-        going = {kind: sum(run.kind == kind for run in self._going.values()) for kind in self._limits}
+        later: list[datetime] = []
+        for kind in self._waiting:
+            places = self._limits[kind] - sum(run.kind == kind for run in self._going.values())
+            rest_s = self._rest_s() if kind == "job" and places else 0.0
+            if rest_s:
+                later.append(now + timedelta(seconds=rest_s))
+            elif places > 0:
+                later += self._start_some(kind, places, now, group)
+        self._next_start = min(later, default=None)
+
+    def _start_some(self, kind: RunKind, places: int, now: datetime, group: asyncio.TaskGroup) -> list[datetime]:
+        """Starts the first that may start; when others may that were looked at. Runs of one session go one after the
+        other."""
         keys = {run.key for run in self._going.values()}
         later: list[datetime] = []
         left: list[Run] = []
-        for run in self._waiting:
-            early = run.start_at > now
-            if early:
-                later.append(run.start_at)
-            if early or run.key in keys or going[run.kind] >= self._limits[run.kind]:
+        waiting = iter(self._waiting[kind])
+        for run in waiting:
+            if run.start_at > now or run.key in keys:
+                later.extend([run.start_at] if run.start_at > now else ())
                 left.append(run)
-                keys.add(run.key)
-                continue
-            going[run.kind] += 1
+            else:
+                self._start(run, group)
+                places -= 1
             keys.add(run.key)
-            self._going[run.id] = run
-            group.create_task(self._carry(run), name=f"{run.kind} {run.name}")
-        self._waiting = left
-        self._next_start = min(later, default=None)
+            rest_s = self._rest_s() if kind == "job" else 0.0
+            if not places or rest_s:
+                later.extend([now + timedelta(seconds=rest_s)] if places else ())
+                break
+        self._waiting[kind] = [*left, *waiting]
+        return later
+
+    def _start(self, run: Run, group: asyncio.TaskGroup) -> None:
+        if run.kind == "job":
+            self._job_started_at = self._clock.monotonic()
+        self._going[run.id] = run
+        group.create_task(self._carry(run), name=f"{run.kind} {run.name}")
+
+    def _rest_s(self) -> float:
+        """Seconds until the next run of a job may start: while somebody is answered each place rests between two."""
+        ticks = self._clock.monotonic()
+        if ticks - self._spoken_at > SPOKEN_S:
+            return 0.0
+        return max(0.0, self._job_started_at + RESTS_S / self._limits["job"] - ticks)
 
     async def _carry(self, run: Run) -> None:
         """A run from its start to its end."""

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.jobs.policy import REVEAL
@@ -321,6 +322,7 @@ def _import_database() -> Any:
     return gateway.database
 
 
+@cache
 def _upsert(table: Table) -> Any:
     from sqlalchemy.dialects.sqlite import insert
 

@@ -142,6 +142,7 @@ def build_jobs(
             )
     followed = FollowedSessions(config.deliver.sessions, store=store, outbox=outbox, sessions=sessions, clock=clock)
     turns.after_turn.append(followed.turn_done)
+    turns.after_accept.append(runs.spoken)
     hours = config.jobs.run_retention_hours
     upkeep = Upkeep(store=store, turns=turns, clock=clock, retention=None if hours is None else timedelta(hours=hours))
     return JobParts(

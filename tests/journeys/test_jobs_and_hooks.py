@@ -12,6 +12,7 @@ import orjson
 import pytest
 from aiohttp import web
 
+from gateway.jobs.runs import RESTS_S
 from gateway.jobs.signatures import sign_github, sign_standard, verify
 from tests.bench.standin import StandIn
 from tests.journeys.daemon import Client, config, model_settings, running
@@ -321,6 +322,24 @@ async def test_of_jobs_that_are_due_together_one_that_hangs_holds_up_none(tmp_pa
                     await asyncio.sleep(0.2)
             assert going(client) == 1
             assert sorted(listing)[len(listing) // 2] < 2
+
+
+async def test_while_somebody_is_answered_each_place_for_jobs_rests_between_two_runs(tmp_path: Path) -> None:
+    at = datetime.now(UTC) + timedelta(seconds=5)
+    many = [{"name": f"j{number}", "at": at.isoformat(), "message": "say it"} for number in range(200)]
+    settings: dict[str, Any] = {"jobs": {"scheduled": many, "max_parallel": 4, "spread_s": 0}}
+    async with (
+        StandIn() as model,
+        running(tmp_path / "data", config(**settings, **model_settings(model.base_url))) as client,
+    ):
+        now = asyncio.get_running_loop().time
+        await client.say("hello")
+        await until(lambda: open_runs(client) > 100, 30)
+        began, before = now(), open_runs(client)
+        while now() < began + 2:
+            assert (await client.say("and again"))["state"] == "done"
+        assert before - open_runs(client) <= 4 + 4 * (now() - began) / RESTS_S
+        await until(lambda: not open_runs(client), 60)
 
 
 def going(client: Client) -> int:
