@@ -36,6 +36,7 @@ from gateway.models.discovery import probe_ollama
 from gateway.models.pool import ModelPool
 from gateway.models.prices import price
 from gateway.parts import Parts
+from gateway.personal import PersonalSettings
 from gateway.prompts import PromptBuilder
 from gateway.recall import Recall
 from gateway.recall_sources import former_session
@@ -141,10 +142,12 @@ def build_parts(
         clock=clock,
         policy=config.compaction,
     )
+    personal = PersonalSettings(memory, config.memory)
     recall = Recall(
         memory=memory,
         agents=config.agents,
-        settings=lambda _: config.memory.recall,
+        settings=personal.recall,
+        configured=config.memory.recall,
         clock=clock,
         files=workspaces,
         previous=former_session(store),
@@ -257,6 +260,7 @@ def build_parts(
         classifier=classifier,
         vectors=vectors,
         workspaces=workspaces,
+        personal=personal,
         recall=recall,
         prompts=prompts,
         tools=tools,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gateway.memories import MemoryPart
     from gateway.memory_jobs import MemoryJobs
     from gateway.models.pool import ModelPool
+    from gateway.personal import PersonalSettings
     from gateway.prompts import PromptBuilder
     from gateway.recall import Recall
     from gateway.remember import Remember
@@ -65,6 +66,7 @@ class Parts:
     classifier: Classifier
     vectors: VectorPart
     workspaces: Workspaces
+    personal: PersonalSettings
     recall: Recall
     prompts: PromptBuilder
     tools: ToolRegistry

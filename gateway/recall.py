@@ -42,7 +42,7 @@ SHARED = frozenset({"group", "channel"})
 class Recall:
     """Everything a conversation is shown of memory. Nothing here fails a turn: without memory, replies go on.
 
-    `settings` are read at every turn, for the person it is for.
+    `settings` are read at every turn, for the person it is for; `configured` hold while they cannot be.
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class Recall:
         *,
         memory: Opener,
         agents: Mapping[str, AgentPolicy],
-        settings: Callable[[str | None], RecallPolicy],
+        settings: Callable[[str | None], Coroutine[Any, Any, RecallPolicy]],
+        configured: RecallPolicy,
         clock: Clock,
         files: AgentFiles | None = None,
         previous: Previous | None = None,
@@ -59,6 +60,7 @@ class Recall:
         self._memory = memory
         self._agents = agents
         self._settings = settings
+        self._configured = configured
         self._clock = clock
         self._files = files
         self._previous = previous
@@ -92,8 +94,8 @@ class Recall:
 
     async def begin(self, session: Session, turn: str, incoming: Incoming, texts: Sequence[str]) -> None:
         """A turn begins: searches for its messages, and waits for that `wait_s` at most."""
-        settings = self._settings(incoming.speaker)
         viewer = self._viewer(session, incoming)
+        settings = await self._soon(self._settings(viewer.user), "recall settings") or self._configured
         state = self._states.setdefault(session, Shown(settings))
         state.begin(turn, viewer, settings)
         if self._group is None:
@@ -112,7 +114,6 @@ class Recall:
         state = self._states.get(session)
         if state is None or state.viewer is None:
             return
-        state.settings = self._settings(incoming.speaker)
         state.refill()
         if state.settings.on_message and state.settings.limit:
             self._start(session, state, state.viewer, query_of_messages(texts), Room(state.settings.limit))

@@ -14,6 +14,7 @@ from gateway.cli import (
     jobs,
     mcp,
     memory_runs,
+    memory_settings,
     search,
     server,
     sessions,
@@ -36,6 +37,7 @@ app.add_typer(hooks.app, name="hooks")
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(memory_commands.app, name="memory")
 memory_commands.app.add_typer(memory_runs.app, name="jobs")
+memory_commands.app.command("settings")(memory_settings.settings)
 app.add_typer(memory_commands.projects, name="projects")
 app.add_typer(documents.app, name="documents")
 app.add_typer(evaluate.app, name="eval")

@@ -28,6 +28,7 @@ from gateway.http.auth import Tokens
 from gateway.http.learning import routes as learning_routes
 from gateway.http.memories import routes as memory_routes
 from gateway.http.memory_runs import routes as memory_run_routes
+from gateway.http.memory_settings import routes as memory_setting_routes
 from gateway.http.metrics import Metrics
 from gateway.http.pipeline import build_pipeline
 from gateway.http.topics import routes as topic_routes
@@ -54,6 +55,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *topic_routes(parts),
         *memory_run_routes(parts),
         *learning_routes(parts),
+        *memory_setting_routes(parts),
         *transfer.routes(parts),
         *cleanup.routes(parts),
         *jobs.routes(parts),

@@ -63,7 +63,8 @@ MEMORY_ADMIN = {
     ("PATCH", "/v1/projects/{project}"): {"name": "renamed"},
     ("DELETE", "/v1/projects/{project}"): None,
 }
-ALL_MEMORY_ROUTES = {*MEMORY_ROUTES, *MEMORY_LISTS, *MEMORY_WRITERS, *MEMORY_ADMIN}
+MEMORY_OWN = {(method, "/v1/memory/settings") for method in ("GET", "PUT", "PATCH")}  # see test_memory_settings
+ALL_MEMORY_ROUTES = {*MEMORY_ROUTES, *MEMORY_LISTS, *MEMORY_WRITERS, *MEMORY_ADMIN, *MEMORY_OWN}
 
 
 def addressed(path: str) -> str:

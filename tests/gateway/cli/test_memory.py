@@ -46,3 +46,14 @@ async def test_projects_and_their_members_are_made_and_changed(line: CommandLine
     await line.run("memory", "add", "It opens in May", "--pool", "project:shop")
     assert (await line.end("projects", "delete", "shop", "--yes")).exit_code == 4
     assert "shop" in await line.run("projects", "list")
+
+
+async def test_settings_of_a_person_are_shown_set_and_taken_back(line: CommandLine) -> None:
+    assert "recall.wait_s" in await line.run("memory", "settings")
+    told = await line.run("memory", "settings", "recall.wait_s", "0")
+    assert told.splitlines()[1].split() == ["recall.wait_s", "0.0", "5.0", "yes"]
+    assert json.loads(await line.run("memory", "settings", "--json"))["set"] == ["recall.wait_s"]
+    told = await line.run("memory", "settings", "recall.wait_s", "default")
+    assert told.splitlines()[1].split() == ["recall.wait_s", "5.0", "5.0"]
+    assert (await line.end("memory", "settings", "recall.colour", "1")).exit_code == 2
+    assert (await line.end("memory", "settings", "recall.wait_s", "soon")).exit_code == 4

@@ -1,0 +1,119 @@
+"""What people may set of memory for themselves, and what holds for each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import structlog
+from pydantic import BaseModel, ValidationError
+
+from memory.policy import MemoryPolicy
+from memory.records import Viewer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gateway.vectors import Opener
+    from memory.policy import RecallPolicy
+
+log = structlog.get_logger()
+
+PERSONAL: Mapping[str, tuple[str, ...] | None] = {"recall": None}
+"""Groups of `memory` in the configuration, with those of their settings a person may change; None: all."""
+KNOWN_PEOPLE = 10_000
+
+
+def fields_of(group: str) -> tuple[str, ...]:
+    """The settings of a group that a person may change."""
+    return PERSONAL[group] or tuple(policy_of(group).model_fields)
+
+
+def policy_of(group: str) -> type[BaseModel]:
+    """The policy that describes a group."""
+    return cast("type[BaseModel]", MemoryPolicy.model_fields[group].annotation)
+
+
+def names() -> list[str]:
+    """All settings a person may change, as they are stored: `recall.mid_turn.searches`."""
+    return [name for group in PERSONAL for field in fields_of(group) for name, _ in _leaves(group, field)]
+
+
+def _leaves(group: str, field: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    policy = policy_of(group)
+    inner = policy.model_fields[field].annotation
+    if isinstance(inner, type) and issubclass(inner, BaseModel):
+        yield from ((f"{group}.{field}.{name}", inner) for name in inner.model_fields)
+    else:
+        yield f"{group}.{field}", policy
+
+
+def flat(given: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their stored names."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        at = f"{prefix}{name}"
+        found |= flat(cast("Mapping[str, Any]", value), f"{at}.") if isinstance(value, dict) else {at: value}
+    return found
+
+
+def effective(policy: MemoryPolicy, chosen: Mapping[str, Any]) -> MemoryPolicy:
+    """The settings with what somebody has chosen. What is not known, or no longer possible, is as configured."""
+    known = set(names())
+    for name, value in chosen.items():
+        if name in known and value is not None:
+            policy = _with(policy, name.split("."), value)
+    return policy
+
+
+def _with(policy: MemoryPolicy, place: list[str], value: Any) -> MemoryPolicy:
+    settings = policy.model_dump()
+    inner = settings
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    try:
+        return MemoryPolicy.model_validate(settings)
+    except ValidationError:
+        log.warning("memory.setting_not_possible", name=".".join(place))
+        return policy
+
+
+class PersonalSettings:
+    """The settings of every person. Recall asks at every turn, so what was read once is remembered."""
+
+    def __init__(self, memory: Opener, policy: MemoryPolicy) -> None:
+        self._memory = memory
+        self._policy = policy
+        self._recall: dict[str, RecallPolicy] = {}
+
+    @property
+    def configured(self) -> MemoryPolicy:
+        """What holds for who has set nothing."""
+        return self._policy
+
+    async def recall(self, user: str | None) -> RecallPolicy:
+        """Raises MemoryProblem."""
+        if user is None:
+            return self._policy.recall
+        known = self._recall.get(user)
+        if known is None:
+            known = effective(self._policy, await self.chosen(Viewer(user=user, author=user))).recall
+            if len(self._recall) >= KNOWN_PEOPLE:
+                self._recall.clear()
+            self._recall[user] = known
+        return known
+
+    async def chosen(self, viewer: Viewer) -> dict[str, Any]:
+        """What a person has set, by name. Raises MemoryProblem."""
+        memories = await self._memory.open()
+        found = await memories.store.settings.of(viewer)
+        return {name: found[name] for name in names() if found.get(name) is not None}
+
+    async def put(self, viewer: Viewer, changes: Mapping[str, Any]) -> None:
+        """Sets what is given, by name; None: as configured again. Raises MemoryProblem."""
+        memories = await self._memory.open()
+        for name in names():
+            if name in changes:
+                await memories.store.settings.put(viewer, None, name, changes[name])
+        if viewer.user is not None:
+            self._recall.pop(viewer.user, None)
