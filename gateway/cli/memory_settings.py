@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -61,5 +61,6 @@ def _rows(found: dict[str, Any]) -> dict[str, list[str]]:
 def _flat(given: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     rows: dict[str, Any] = {}
     for name, value in given.items():
-        rows |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+        inner = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+        rows |= {f"{prefix}{name}": value} if inner is None else _flat(inner, f"{prefix}{name}.")
     return rows
