@@ -18,6 +18,7 @@ from gateway.http.policy import AuthPolicy, ServerPolicy
 from gateway.jobs.policy import DeliverPolicy, HookPolicy, JobsPolicy, check_names, none_is_empty
 from gateway.models.policy import LOCAL, ModelPolicy, RolesPolicy
 from gateway.schedules import BadSchedule, parse_cron
+from gateway.surfaces.policy import EngramPolicy
 from memory.policy import MemoryPolicy
 from sessions.policy import CleanupPolicy, Policy, QueuePolicy, SessionsPolicy, TurnPolicy
 
@@ -82,6 +83,7 @@ class Config(Policy):
     deliver: DeliverPolicy = Field(
         default_factory=DeliverPolicy, description="Pushing replies to other servers and sessions."
     )
+    engram: EngramPolicy = Field(default_factory=EngramPolicy, description="Engram's API, for its published clients.")
     shutdown: ShutdownPolicy = Field(default_factory=ShutdownPolicy, description="Stopping.")
     logging: LoggingPolicy = Field(default_factory=LoggingPolicy, description="The daemon's log.")
 
@@ -217,6 +219,10 @@ def _dangling(config: Config) -> Iterator[str]:
             continue
         if name is not None and name not in known:
             yield f"roles.{role}: there is no model {name!r} under models."
+    frontends = {token.name for token in config.auth.tokens if token.role == "frontend"}
+    for project in config.engram.projects:
+        if project.token not in frontends:
+            yield f"engram.projects: there is no token {project.token!r} with the role frontend under auth.tokens."
     for agent, policy in config.agents.items():
         if policy.model is not None and policy.model not in known:
             yield f"agents.{agent}.model: there is no model {policy.model!r} under models."

@@ -13,6 +13,7 @@ from gateway.config import Config, dump_yaml
 from gateway.http.policy import TokenPolicy
 from gateway.jobs.policy import EXAMPLE_SECRET, DeliverTo, HookPolicy, JobPolicy
 from gateway.models.policy import ModelPolicy
+from gateway.surfaces.policy import EngramProjectPolicy, EngramTopicPolicy
 from sessions.policy import ResetOverride
 
 if TYPE_CHECKING:
@@ -31,7 +32,11 @@ NAMED: dict[str, tuple[str, type[BaseModel]]] = {
     "sessions.reset.by_type": ("group", ResetOverride),
     "deliver.sessions": ("agent:main:telegram", DeliverTo),
 }
-LISTED: dict[str, type[BaseModel]] = {"auth.tokens": TokenPolicy}
+LISTED: dict[str, type[BaseModel]] = {
+    "auth.tokens": TokenPolicy,
+    "engram.projects": EngramProjectPolicy,
+    "engram.projects.*.topics": EngramTopicPolicy,
+}
 # lists without a value, so that one line with `#:` taken away is enough
 STARTED: dict[str, tuple[str, type[BaseModel]]] = {
     "jobs.scheduled": ('{name: morning, schedule: "0 8 * * *", message: "Good morning!"}', JobPolicy),

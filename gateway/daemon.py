@@ -45,6 +45,8 @@ from gateway.replies import Replies
 from gateway.retention import Retention
 from gateway.scheduler import Scheduler
 from gateway.search import ArchiveSearch, ByWords
+from gateway.surfaces.engram_book import EngramBook
+from gateway.surfaces.engram_writes import EngramWrites
 from gateway.tools import CurrentTime, ToolRegistry
 from gateway.transcript_search import TranscriptSearch
 from gateway.turns import Turns
@@ -198,6 +200,7 @@ def build_parts(
         agents=config.agents,
         clock=clock,
     )
+    engram_book = EngramBook(data_dir / "state.db")
     scheduler = Scheduler(clock)
     jobs = build_jobs(
         config,
@@ -274,6 +277,8 @@ def build_parts(
         gauge=gauge,
         calls=calls,
         learnt=learnt,
+        engram=EngramWrites(memory, engram_book, config.engram, clock),
+        engram_book=engram_book,
         bus=bus,
     )
     for thing in housekeeping(parts):
@@ -384,6 +389,7 @@ class Daemon:
         await parts.jobs.close()
         await parts.vectors.stop()
         await parts.workspaces.stop()
+        await parts.engram_book.stop()
         await parts.memory.stop()
         await parts.ledger.stop()
         await parts.learnt.save()

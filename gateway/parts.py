@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from gateway.remember import Remember
     from gateway.scheduler import Scheduler
     from gateway.search import ArchiveSearch
+    from gateway.surfaces.engram_book import EngramBook
+    from gateway.surfaces.engram_writes import EngramWrites
     from gateway.tools import ToolRegistry
     from gateway.turns import Turns
     from gateway.vectors import VectorPart
@@ -80,4 +82,6 @@ class Parts:
     gauge: Gauge
     calls: CallWatch
     learnt: LearntModels
+    engram: EngramWrites
+    engram_book: EngramBook
     bus: EventBus

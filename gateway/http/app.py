@@ -32,7 +32,7 @@ from gateway.http.memory_settings import routes as memory_setting_routes
 from gateway.http.metrics import Metrics
 from gateway.http.pipeline import build_pipeline
 from gateway.http.topics import routes as topic_routes
-from gateway.surfaces import mcp, openai_chat
+from gateway.surfaces import engram, mcp, openai_chat
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -63,6 +63,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *deliveries.routes(parts),
         *openai_chat.routes(parts),
         *mcp.routes(parts),
+        *engram.routes(parts),
         *health.routes(health.daemon_checks(parts), metrics),
     ]
     return [*api, *openapi.routes(api, version("sessiond")), *docs.routes()]

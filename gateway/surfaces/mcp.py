@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PATH = "/mcp"
 DEFAULT_AGENT = "main"
+HOW = "Send JSON-RPC as application/json, and accept application/json and text/event-stream."
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 
@@ -73,9 +74,8 @@ def routes(parts: Parts) -> list[Route]:
             query=McpQuery,
             answers={
                 200: JsonRpcView,
-                202: "application/json",
-                400: (JsonRpcView, "application/problem+json"),
-                406: JsonRpcView,
+                202: "application/octet-stream",
+                406: (JsonRpcView, "application/problem+json"),
             },
             errors=JsonRpcView,
         )
@@ -135,6 +135,9 @@ async def _through_asgi(app: Any, request: web.Request, payload: bytes) -> web.R
     await app(scope, receive, send)
     headers = {name.decode(): value.decode("latin-1") for name, value in started["headers"]}
     headers.pop("content-length", None)
-    if not any(chunks):
+    status, content = started["status"], b"".join(chunks)
+    if status >= 400 and headers.get("content-type") != "application/json":
+        raise Problem(status, "Not understood", content.decode(errors="replace") or HOW)
+    if not content:
         headers.pop("content-type", None)
-    return web.Response(status=started["status"], headers=headers, body=b"".join(chunks))
+    return web.Response(status=status, headers=headers, body=content)

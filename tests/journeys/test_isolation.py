@@ -82,6 +82,17 @@ CALENDAR: dict[tuple[str, str], tuple[dict[str, Any] | None, int, set[str]]] = {
     ("GET", "/v1/deliveries/{id}"): (None, 404, set()),
     ("POST", "/v1/deliveries/{id}/resend"): (None, 404, set()),
 }
+# of tokens that have a project under engram.projects, and of nobody else; told apart in test_engram
+ENGRAM: dict[tuple[str, str], dict[str, Any] | None] = {
+    ("POST", "/engram/v1/memories"): {"input": {"string": {"content": ["x"]}}, "user_id": "ana"},
+    ("POST", "/engram/v1/memories/search"): {"query": "hush", "user_id": "ana"},
+    ("POST", "/engram/v1/memories/list"): {"user_id": "ana"},
+    ("GET", "/engram/v1/memories/{id}"): None,
+    ("DELETE", "/engram/v1/memories/{id}"): None,
+    ("GET", "/engram/v1/runs/{id}"): None,
+    ("GET", "/engram/v1/groups"): None,
+    ("GET", "/engram/v1/auth/verify"): None,
+}
 # by the signature of its body, not by a token; told apart in test_jobs_and_hooks
 SIGNED = {("POST", "/hooks/{name}")}
 # whose memories and chats a token's tools reach is told apart in test_mcp
@@ -106,19 +117,9 @@ async def test_every_route_has_its_row(turns: tuple[Client, dict[str, str]]) -> 
     memory = {(method, addressed(path)) for method, path in ALL_MEMORY_ROUTES}  # told apart in test_memories
     assert memory <= served
     served -= memory
-    assert (
-        served
-        == set(ADDRESSED)
-        | STREAMS
-        | {("GET", "/v1/events")}
-        | LISTS
-        | WRITERS
-        | ADMIN
-        | ALIKE
-        | set(CALENDAR)
-        | SIGNED
-        | TOOLS
-    )
+    assert served == set(ADDRESSED) | STREAMS | {("GET", "/v1/events")} | LISTS | WRITERS | ADMIN | ALIKE | set(
+        CALENDAR
+    ) | SIGNED | TOOLS | set(ENGRAM)
     public = {route.path for route in routes if route.public}
     assert not [path for path in public if path.startswith("/v1")]
 
@@ -221,6 +222,15 @@ async def test_jobs_webhooks_and_deliveries_are_told_apart_by_role(tmp_path: Pat
             assert jobs == []
 
 
+async def test_a_token_without_a_project_of_engram_finds_none(turns: tuple[Client, dict[str, str]]) -> None:
+    client, _ = turns
+    for client.token in SEES:
+        for (method, path), body in ENGRAM.items():
+            address = path.replace("{id}", "0" * 26) + "?user_id=ana" * ("{id}" in path)
+            status, content = await client.call(method, address, body)
+            assert (status, "engram.projects" in content["message"]) == (404, True), (client.token, method, path)
+
+
 async def test_without_a_known_token_there_is_nothing(turns: tuple[Client, dict[str, str]]) -> None:
     client, ids = turns
     for client.token in (None, "unknown"):
@@ -233,6 +243,7 @@ async def test_without_a_known_token_there_is_nothing(turns: tuple[Client, dict[
             *ADMIN,
             *CALENDAR,
             *TOOLS,
+            *ENGRAM,
             ("GET", "/v1/models"),
         ]:
             address = path.replace("{key}", KEYS["ana"]).replace("{id}", ids["ana"]).replace("{name}", "build")

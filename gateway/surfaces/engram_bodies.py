@@ -1,0 +1,188 @@
+"""What Engram's clients send and get, as they are published."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from gateway.http.routes import Body
+
+UserId = Annotated[str, Field(min_length=1, max_length=200, description="Whose memories; cases are not told apart")]
+Name = Annotated[str, Field(min_length=1, max_length=80)]
+Properties = Annotated[dict[Name, Annotated[str, Field(min_length=1, max_length=512)]], Field(max_length=16)]
+Text = Annotated[str, Field(min_length=1, max_length=200_000)]
+
+
+class PreExtractedItemIn(Body):
+    content: Text
+    topic: Name
+
+
+class PreExtractedIn(Body):
+    """Facts that are kept as they are given."""
+
+    items: list[PreExtractedItemIn] = Field(min_length=1, max_length=1000)
+
+
+class StringIn(Body):
+    content: list[Text] = Field(min_length=1, max_length=1000)
+    created_at: AwareDatetime | None = None
+    updated_at: AwareDatetime | None = None
+
+
+class MessageIn(Body):
+    role: Literal["user", "assistant", "system", "tool", "developer"]
+    content: Annotated[str, Field(max_length=200_000)] | None = None
+    created_at: AwareDatetime | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+
+
+class ConversationIn(Body):
+    messages: list[MessageIn] = Field(min_length=1, max_length=1000)
+    metadata: dict[str, Any] | None = None
+    created_at: AwareDatetime | None = None
+    updated_at: AwareDatetime | None = None
+
+
+class InputIn(Body):
+    """Exactly one of them."""
+
+    string: StringIn | None = None
+    conversation: ConversationIn | None = None
+    pre_extracted: PreExtractedIn | None = None
+
+
+class AddIn(Body):
+    input: InputIn
+    user_id: UserId | None = None
+    group: Name | None = None
+    properties: Properties = Field(default_factory=dict[str, str])
+
+
+class TopicIn(Body):
+    name: Name
+    properties: Annotated[dict[Name, Annotated[str, Field(max_length=512)] | None], Field(max_length=16)] | None = None
+
+
+class ScopeIn(Body):
+    user_id: UserId | None = None
+    group: Name | None = None
+    topics: Annotated[list[Name | TopicIn], Field(max_length=200)] | None = None
+    properties: Properties = Field(default_factory=dict[str, str])
+
+
+class RetrievalIn(Body):
+    retrieval_type: Literal["vector", "bm25", "hybrid", "fetch"]
+    limit: Annotated[int, Field(ge=1, le=100)] | None = None
+
+
+class EngramSearchIn(ScopeIn):
+    query: Annotated[str, Field(max_length=8000)]
+    retrieval_config: RetrievalIn | None = None
+
+
+class EngramListIn(ScopeIn):
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    cursor: Annotated[str, Field(max_length=200, description="`next` of the page before")] | None = None
+
+
+class OneQuery(Body):
+    user_id: UserId | None = None
+    group: Name | None = None
+
+
+class EngramMemoryView(BaseModel):
+    """A memory; `topic` is empty until it is sorted into one."""
+
+    id: str
+    project_id: str
+    content: str
+    topic: str
+    group: str
+    created_at: str
+    updated_at: str
+    user_id: str | None = None
+    properties: dict[str, str] | None = None
+    score: float | None = None
+    tags: list[str] | None = None
+
+
+class EngramMemoriesView(BaseModel):
+    """Memories; `total` says how many are in this answer, `next` is the cursor of the following page of a list."""
+
+    memories: list[EngramMemoryView]
+    total: int
+    next: str | None = None
+
+
+class RunView(BaseModel):
+    """A write that was taken: `running` while it is learnt from, then `completed` or `failed`."""
+
+    run_id: str
+    status: str
+    error: str | None = None
+    note: str | None = None
+
+
+class CommittedView(BaseModel):
+    memory_id: str
+    committed_at: str
+
+
+class OperationsView(BaseModel):
+    created: list[CommittedView]
+    updated: list[CommittedView]
+    deleted: list[CommittedView]
+
+
+class RunStatusView(RunView):
+    """What became of a write."""
+
+    group_id: str
+    user_id: str | None = None
+    starting_step: int
+    input_type: str
+    created_at: str
+    updated_at: str
+    committed_operations: OperationsView
+
+
+class ScopingView(BaseModel):
+    user_scoped: bool
+    scope_properties: list[str]
+
+
+class EngramTopicView(BaseModel):
+    topic_name: str
+    description: str
+    is_bounded: bool
+    scoping: ScopingView
+
+
+class GroupView(BaseModel):
+    """`scoping` is what a write to all its topics must give."""
+
+    group_id: str
+    name: str
+    topics: list[EngramTopicView]
+    scoping: ScopingView
+
+
+class GroupsView(BaseModel):
+    """The groups of the project, with their topics."""
+
+    groups: list[GroupView]
+
+
+class EngramErrorView(BaseModel):
+    """An error as Engram's clients read it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    status: int
+    title: str
+    detail: str
+    message: str
