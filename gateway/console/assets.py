@@ -18,6 +18,7 @@ NAMES = (
     "console.css",
     "console.js",
     "actions.js",
+    "labels.js",
     "session.js",
     "commands.js",
     "sessions.js",

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from memory.embed import Vectors
     from memory.records import Memory
 
 WIDTH, HEIGHT, MARGIN = 900, 600, 24
 COLOURS = 8
+APART = 12.0
+GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
+TRIES = 3_000
 TOLD = 120
 
 
@@ -46,18 +50,50 @@ def flatten(vectors: Vectors) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in spread]
 
 
+def spread(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points with at least APART between any two: one that lies on another goes round it in a growing spiral, so
+    that memories which say the same can each be pointed at. Those beyond what the map has room for stay."""
+    taken: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    placed: list[tuple[float, float]] = []
+    for point in points:
+        free = next((one for one in _around(point) if not _is_taken(one, taken)), point)
+        taken.setdefault(_cell(free), []).append(free)
+        placed.append(free)
+    return placed
+
+
+def _around(point: tuple[float, float]) -> Iterator[tuple[float, float]]:
+    for step in range(TRIES):
+        away, angle = APART / 2 * math.sqrt(step), step * GOLDEN_ANGLE
+        yield (
+            min(max(point[0] + away * math.cos(angle), MARGIN), WIDTH - MARGIN),
+            min(max(point[1] + away * math.sin(angle), MARGIN), HEIGHT - MARGIN),
+        )
+
+
+def _cell(point: tuple[float, float]) -> tuple[int, int]:
+    return int(point[0] // APART), int(point[1] // APART)
+
+
+def _is_taken(point: tuple[float, float], taken: Mapping[tuple[int, int], Sequence[tuple[float, float]]]) -> bool:
+    column, row = _cell(point)
+    near = (one for x in (-1, 0, 1) for y in (-1, 0, 1) for one in taken.get((column + x, row + y), ()))
+    return any(math.dist(point, one) < APART for one in near)
+
+
 def place(memories: Sequence[Memory], plane: Sequence[tuple[float, float]], colours: Mapping[str, int]) -> list[Spot]:
     """The spots; what matters more is larger."""
+    points = [(MARGIN + x * (WIDTH - 2 * MARGIN), MARGIN + y * (HEIGHT - 2 * MARGIN)) for x, y in plane]
     return [
         Spot(
             id=memory.id,
-            x=round(MARGIN + x * (WIDTH - 2 * MARGIN), 1),
-            y=round(MARGIN + y * (HEIGHT - 2 * MARGIN), 1),
+            x=round(x, 1),
+            y=round(y, 1),
             colour=colours.get(memory.topic or "", 0),
             radius=3.5 + memory.importance * 0.5,
             text=memory.text if len(memory.text) <= TOLD else f"{memory.text[:TOLD]}…",
         )
-        for memory, (x, y) in zip(memories, plane, strict=True)
+        for memory, (x, y) in zip(memories, spread(points), strict=True)
     ]
 
 

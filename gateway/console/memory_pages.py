@@ -183,9 +183,8 @@ class MemoryPages:
             try:
                 async with asyncio.timeout(MAP_WAIT_S):
                     vectors = await self._parts.vectors.of([memory.text for memory in shown])
-                plane = await asyncio.to_thread(flatten, vectors)
-                title = self._desk.pages.texts["memory"]["map_title"]
-                drawn = draw(place(shown, plane, colours), title)
+                spots = await asyncio.to_thread(lambda: place(shown, flatten(vectors), colours))
+                drawn = draw(spots, self._desk.pages.texts["memory"]["map_title"])
             except EmbeddingFailed as error:
                 problem = str(error)
             except TimeoutError:

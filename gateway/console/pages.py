@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from aiohttp import web
 from pydantic import Field
@@ -17,8 +17,9 @@ from gateway.console.job_pages import JobPages
 from gateway.console.logins import LASTS
 from gateway.console.memory_pages import MemoryPages
 from gateway.console.rendering import Pages
+from gateway.console.settings import settings_of
 from gateway.console.troubles import summaries_on, troubles
-from gateway.console.views import day_bars, share_of, spent_in
+from gateway.console.views import cost_bars, day_bars, micros_text, share_of, spent_in
 from gateway.diagnosis import examine
 from gateway.http.health import daemon_checks, readiness
 from gateway.http.pipeline import COOKIE
@@ -28,15 +29,13 @@ from sessions.index import SCAN_LIMIT
 from sessions.listing import PageQuery, SessionSort
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gateway.console.logins import Logins
     from gateway.http.auth import Tokens
     from gateway.ledger import UsageGroup, UsageRow
     from gateway.parts import Parts
 
 LOOKED_AT = 500
-USAGE_DAYS = 30
+USAGE_ROWS = 20
 
 
 class SessionsQuery(Body):
@@ -155,21 +154,25 @@ class Console:
         groups: tuple[UsageGroup, ...] = ("model", "agent", "role", "user", "key")
         for name in groups:
             rows = await self._desk.usage(call.caller, [name], since)
-            tables[name] = sorted(rows, key=lambda row: row.usage.input_total + row.usage.output, reverse=True)[:20]
+            tables[name] = sorted(rows, key=lambda row: row.usage.input_total + row.usage.output, reverse=True)[
+                :USAGE_ROWS
+            ]
         by_day = await self._desk.usage(call.caller, ["day"], since)
         texts = self._desk.pages.texts["usage"]
         is_admin = call.caller.role == "admin"
-        names = (texts["input"], texts["cached"], texts["written"], texts["output"])
+        names = (texts["plain"], texts["cached"], texts["written"], texts["output"])
+        costs = cost_bars(by_day, days)
         return self._desk.show(
             "usage.html",
             call,
             days=query.days,
             since=since,
-            by_day=by_day,
-            tables=tables,
+            tables={"day": sorted(by_day, key=lambda row: str(row.group["day"]), reverse=True), **tables},
             names=names,
+            shown=USAGE_ROWS,
             causes=sorted(self._parts.calls.causes.items(), key=lambda one: -one[1]) if is_admin else [],
-            chart=bar_chart(day_bars(by_day, days), names, texts["by_day"]),
+            chart=bar_chart(day_bars(by_day, days), names, texts["tokens_by_day"]),
+            costs=bar_chart(costs, [texts["cost"]], texts["cost_by_day"], micros_text) if costs else None,
         )
 
     async def settings(self, call: Call) -> web.StreamResponse:
@@ -179,19 +182,9 @@ class Console:
             call,
             findings=await asyncio.to_thread(examine, config, self._parts.data_dir),
             parts=readiness(daemon_checks(self._parts)).parts,
-            settings=list(_flat(config.model_dump(mode="json", exclude={"auth"}))),
+            settings=settings_of(config),
             tokens=config.auth.tokens,
         )
-
-
-def _flat(fields: dict[str, Any], place: str = "") -> Iterator[tuple[str, str]]:
-    """Settings by their path."""
-    for name, value in fields.items():
-        path = f"{place}.{name}" if place else name
-        if isinstance(value, dict) and value:
-            yield from _flat(cast("dict[str, Any]", value), path)
-        else:
-            yield path, "" if value is None else str(cast("object", value))
 
 
 def routes(parts: Parts, tokens: Tokens, logins: Logins) -> list[Route]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gateway.ledger import UsageRow
     from sessions.record import SessionRecord
 
+MICROS = 1_000_000
 SUMMARY_LASTS = timedelta(minutes=10)
 SUMMARY_LISTS = (
     "topics",
@@ -335,6 +336,19 @@ def day_bars(rows: Sequence[UsageRow], days: Sequence[str]) -> list[Bar]:
         plain = max(0, usage.input_total - usage.cached_read - usage.cache_write)
         bars.append(Bar(day, (plain, usage.cached_read, usage.cache_write, usage.output)))
     return bars
+
+
+def cost_bars(rows: Sequence[UsageRow], days: Sequence[str]) -> list[Bar]:
+    """What each day cost, in millionths of a dollar; empty when no price is known."""
+    costs = {row.group["day"]: row.cost for row in rows if row.cost is not None}
+    return [Bar(day, (int(costs.get(day, 0) * MICROS),)) for day in days] if any(costs.values()) else []
+
+
+def micros_text(micros: int) -> str:
+    """Millionths of a dollar as dollars."""
+    from decimal import Decimal as Exact
+
+    return money_text(Exact(micros) / MICROS) or ""
 
 
 def count_text(number: int) -> str:

@@ -50,7 +50,7 @@ export function toastLater(text, undo) {
 
 /** Writes the times of a part of the page in the zone and language of the reader. */
 export function localTimes(root) {
-  const today = new Date().toDateString();
+  const now = new Date();
   for (const place of root.querySelectorAll("time:not([title])")) {
     const at = new Date(place.dateTime);
     place.title = at.toLocaleString();
@@ -59,9 +59,9 @@ export function localTimes(root) {
       continue;
     }
     place.textContent =
-      at.toDateString() === today
+      at.toDateString() === now.toDateString()
         ? at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
-        : at.toLocaleDateString();
+        : at.toLocaleDateString([], { day: "numeric", month: "short", year: at.getFullYear() === now.getFullYear() ? undefined : "numeric" });
   }
 }
 
