@@ -46,6 +46,7 @@ from gateway.retention import Retention
 from gateway.scheduler import Scheduler
 from gateway.search import ArchiveSearch, ByWords
 from gateway.surfaces.engram_book import EngramBook
+from gateway.surfaces.engram_learning import EngramLearning
 from gateway.surfaces.engram_writes import EngramWrites
 from gateway.tools import CurrentTime, ToolRegistry
 from gateway.transcript_search import TranscriptSearch
@@ -200,7 +201,6 @@ def build_parts(
         agents=config.agents,
         clock=clock,
     )
-    engram_book = EngramBook(data_dir / "state.db")
     scheduler = Scheduler(clock)
     jobs = build_jobs(
         config,
@@ -243,6 +243,8 @@ def build_parts(
         zone=config.sessions.reset.zone(zone),
         clock=clock,
     )
+    engram_book = EngramBook(data_dir / "state.db")
+    engram = EngramWrites(memory, engram_book, config.engram, clock)
     parts = Parts(
         config=config,
         data_dir=data_dir,
@@ -277,7 +279,8 @@ def build_parts(
         gauge=gauge,
         calls=calls,
         learnt=learnt,
-        engram=EngramWrites(memory, engram_book, config.engram, clock),
+        engram=engram,
+        engram_learning=EngramLearning(memory, learner, engram_book, engram, clock),
         engram_book=engram_book,
         bus=bus,
     )
@@ -368,6 +371,7 @@ class Daemon:
                     loops.create_task(parts.classifier.run(), name="classifier"),
                     loops.create_task(parts.memory_jobs.run(), name="memory jobs"),
                     loops.create_task(parts.remember.run(), name="learning"),
+                    loops.create_task(parts.engram_learning.run(), name="engram"),
                     loops.create_task(parts.vectors.run(), name="vectors"),
                     loops.create_task(parts.workspaces.run(), name="workspace files"),
                     loops.create_task(parts.models.warm(), name="model"),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gateway.scheduler import Scheduler
     from gateway.search import ArchiveSearch
     from gateway.surfaces.engram_book import EngramBook
+    from gateway.surfaces.engram_learning import EngramLearning
     from gateway.surfaces.engram_writes import EngramWrites
     from gateway.tools import ToolRegistry
     from gateway.turns import Turns
@@ -83,5 +84,6 @@ class Parts:
     calls: CallWatch
     learnt: LearntModels
     engram: EngramWrites
+    engram_learning: EngramLearning
     engram_book: EngramBook
     bus: EventBus

@@ -23,7 +23,7 @@ from gateway.surfaces.engram_bodies import (
     RunView,
     TopicIn,
 )
-from gateway.surfaces.engram_intake import given_facts, input_type, spoken
+from gateway.surfaces.engram_intake import given_facts, given_time, input_type, spoken
 from gateway.surfaces.engram_places import open_places
 from gateway.surfaces.engram_runs import Run
 from gateway.surfaces.engram_scope import (
@@ -82,7 +82,11 @@ class Engram:
             run = await self._parts.engram.keep(run, facts, places, body.properties)
         else:
             said = spoken(body, known, now)
-            run = await self._parts.engram.keep_as_said(run, said, known, places, body.properties)
+            learning = self._parts.engram_learning
+            if learning.can_learn:
+                run = await learning.accept(run, said, body.properties, given_time(body.input))
+            else:
+                run = await self._parts.engram.keep_as_said(run, said, known, places, body.properties)
         shown = {"run_id": run.id, "status": run.status, "error": run.error, "note": run.note}
         return json_answer({name: value for name, value in shown.items() if value is not None})
 
