@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 from pydantic import BaseModel, ValidationError
 
+from memory.errors import InvalidMemory
 from memory.policy import MemoryPolicy
 from memory.records import Viewer
 
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
 
     from gateway.vectors import Opener
     from memory.policy import RecallPolicy
+    from memory.records import Pool
 
 log = structlog.get_logger()
 
-PERSONAL: Mapping[str, tuple[str, ...] | None] = {"recall": None}
+PERSONAL: Mapping[str, tuple[str, ...] | None] = {"recall": None, "learn": ("after_reply", "max_changes")}
 """Groups of `memory` in the configuration, with those of their settings a person may change; None: all."""
 KNOWN_PEOPLE = 10_000
 
@@ -97,23 +99,26 @@ class PersonalSettings:
             return self._policy.recall
         known = self._recall.get(user)
         if known is None:
-            known = effective(self._policy, await self.chosen(Viewer(user=user, author=user))).recall
+            known = effective(self._policy, await self.chosen(Viewer(user=user, author=user), None)).recall
             if len(self._recall) >= KNOWN_PEOPLE:
                 self._recall.clear()
             self._recall[user] = known
         return known
 
-    async def chosen(self, viewer: Viewer) -> dict[str, Any]:
+    async def chosen(self, viewer: Viewer, pool: Pool | None) -> dict[str, Any]:
         """What a person has set, by name. Raises MemoryProblem."""
         memories = await self._memory.open()
-        found = await memories.store.settings.of(viewer)
+        found = await memories.store.settings.of(viewer, pool)
         return {name: found[name] for name in names() if found.get(name) is not None}
 
-    async def put(self, viewer: Viewer, changes: Mapping[str, Any]) -> None:
+    async def put(self, viewer: Viewer, pool: Pool, changes: Mapping[str, Any]) -> None:
         """Sets what is given, by name; None: as configured again. Raises MemoryProblem."""
+        if pool.kind != "user":
+            raise InvalidMemory("pool", "only people have settings; name user:<id>")
         memories = await self._memory.open()
-        for name in names():
-            if name in changes:
-                await memories.store.settings.put(viewer, None, name, changes[name])
-        if viewer.user is not None:
-            self._recall.pop(viewer.user, None)
+        try:
+            for name in names():
+                if name in changes:
+                    await memories.store.settings.put(viewer, pool, name, changes[name])
+        finally:
+            self._recall.pop(pool.id, None)

@@ -11,7 +11,7 @@ from gateway.cli.chat import Url
 from gateway.cli.client import Daemon
 from gateway.cli.output import USAGE, fail, show_json, show_table
 
-PATH = "/v1/memory/settings"
+PATH = "/v1/memory-settings"
 
 
 def settings(
@@ -51,10 +51,12 @@ def _value(text: str) -> Any:
 
 def _rows(found: dict[str, Any]) -> dict[str, list[str]]:
     """By name: what holds, what is configured, and whether it is the person's own."""
-    configured = _flat(found["configured"])
+    groups = [name for name, value in found.items() if isinstance(value, dict) and name != "configured"]
+    own = {f"{group}.{name}" for group in groups for name in found[group]["own"]}
+    holds, configured = _flat({group: found[group] for group in groups}), _flat(found["configured"])
     return {
-        name: [json.dumps(value), json.dumps(configured.get(name)), "yes" if name in found["set"] else ""]
-        for name, value in _flat(found["settings"]).items()
+        name: [json.dumps(holds[name]), json.dumps(value), "yes" if name in own else ""]
+        for name, value in configured.items()
     }
 
 

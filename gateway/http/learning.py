@@ -1,4 +1,4 @@
-"""Learning over HTTP: what was learnt from which conversation, what a person has chosen, and descriptions tried out."""
+"""Learning over HTTP: what was learnt from which conversation, and descriptions tried out."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from gateway.http.memories import Id, PoolName, WhoQuery, viewer_for
+from gateway.http.memories import Id, WhoQuery, viewer_for
 from gateway.http.routes import Body, Call, Route, json_answer
 from gateway.http.topics import Title, Words
-from gateway.remember import AFTER_REPLY, MAX_CHANGES
 from memory.learning import RunState, Trigger
-from memory.records import TopicDraft, parse_pool
+from memory.records import TopicDraft
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -64,41 +63,6 @@ class LearningRunsView(BaseModel):
     learns: bool
 
 
-class LearnSettings(Body):
-    """What a person has chosen about learning; null: as configured."""
-
-    after_reply: bool | None = Field(default=None, description="Learn after every reply, and not in the daily batch")
-    max_changes: Annotated[int, Field(ge=0, le=6)] | None = Field(
-        default=None, description="Most changes of memory for one exchange; 0: nothing is learnt"
-    )
-
-
-class SettingsIn(Body):
-    """Settings to change; those left out stay."""
-
-    pool: PoolName | None = Field(default=None, description="Whose; your own when left out")
-    learn: LearnSettings | None = None
-
-
-class LearnSettingsView(BaseModel):
-    """As it holds now. `own`: the names a person has chosen; the others are as configured."""
-
-    after_reply: bool
-    max_changes: int
-    own: list[str]
-
-
-class SettingsView(BaseModel):
-    """What holds for the memory of one person."""
-
-    pool: str
-    learn: LearnSettingsView
-
-
-class SettingsQuery(WhoQuery):
-    pool: PoolName | None = None
-
-
 class TryTopicIn(Body):
     """A description of a topic, and sentences that a person might say."""
 
@@ -141,35 +105,6 @@ class LearningRoutes:
         views = [run_view(run) for run in found]
         return json_answer(LearningRunsView(runs=views, learns=self._parts.remember.learns))
 
-    async def settings(self, call: Call) -> web.Response:
-        query: SettingsQuery = call.query
-        return await self._settings(call, query.pool)
-
-    async def change(self, call: Call) -> web.Response:
-        body: SettingsIn = call.body
-        named = None if body.pool is None else parse_pool(body.pool)
-        memories = await self._parts.memory.open()
-        names = {"after_reply": AFTER_REPLY, "max_changes": MAX_CHANGES}
-        for name in sorted(body.learn.model_fields_set) if body.learn is not None else ():
-            value = getattr(body.learn, name)
-            await memories.store.settings.put(viewer_for(call, named), named, names[name], value)
-        return await self._settings(call, body.pool)
-
-    async def _settings(self, call: Call, pool: str | None) -> web.Response:
-        named = None if pool is None else parse_pool(pool)
-        viewer = viewer_for(call, named)
-        memories = await self._parts.memory.open()
-        chosen = await memories.topics.prepare(viewer, named)
-        own = await memories.store.settings.of(viewer, chosen)
-        holds = await self._parts.remember.choices(memories, chosen)
-        named_so = {"after_reply": AFTER_REPLY, "max_changes": MAX_CHANGES}
-        learn = LearnSettingsView(
-            after_reply=holds.after_reply,
-            max_changes=holds.max_changes,
-            own=[name for name, kept in named_so.items() if own.get(kept) is not None],
-        )
-        return json_answer(SettingsView(pool=str(chosen), learn=learn))
-
     async def try_topic(self, call: Call) -> web.Response:
         body: TryTopicIn = call.body
         draft = TopicDraft(name=body.name, description=body.description, leave_out=body.leave_out, bounded=body.bounded)
@@ -200,7 +135,6 @@ def routes(parts: Parts) -> list[Route]:
             method=method, path=path, endpoint=endpoint, summary=summary, tag="learning", answers={200: answer}, **more
         )
 
-    settings, view = "/v1/memory-settings", SettingsView
     return [
         route(
             "GET",
@@ -210,8 +144,6 @@ def routes(parts: Parts) -> list[Route]:
             LearningRunsView,
             query=LearningQuery,
         ),
-        route("GET", settings, r.settings, "What a person has chosen for their memory", view, query=SettingsQuery),
-        route("PATCH", settings, r.change, "Choose for a person's memory", view, body=SettingsIn),
         route(
             "POST",
             "/v1/topics/try",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, create_model
 
-from gateway.http.memories import WhoQuery, viewer_for
+from gateway.http.memories import PoolName, PoolQuery, viewer_for
 from gateway.http.routes import Body, Call, Route, json_answer
 from gateway.personal import PERSONAL, effective, fields_of, flat, names, policy_of
+from memory.records import parse_pool
 
 if TYPE_CHECKING:
     from aiohttp import web
     from pydantic.fields import FieldInfo
 
     from gateway.parts import Parts
+    from memory.records import Pool, Viewer
 
 
 def _choice(policy: type[BaseModel], fields: tuple[str, ...]) -> type[BaseModel]:
@@ -33,67 +35,82 @@ def _optional(field: FieldInfo) -> Any:
     return (kind | None, Field(default=None, description=field.description))
 
 
-def _shown(group: str) -> Any:
-    """A group as it is shown: everything of it that a person may set."""
+def _view(group: str, *, own: bool) -> Any:
+    """A group as it is shown. `own`: with the names of what the person has set."""
     policy = policy_of(group)
-    if set(fields_of(group)) == set(policy.model_fields):
-        return (policy, Field(description=policy.__doc__))
-    chosen: dict[str, Any] = {name: (policy.model_fields[name].annotation, ...) for name in fields_of(group)}
-    return (create_model(f"{policy.__name__}Shown", **chosen), Field(description=policy.__doc__))
+    shown: dict[str, Any] = {name: (policy.model_fields[name].annotation, ...) for name in fields_of(group)}
+    if own:
+        shown["own"] = (list[str], ...)
+    name = f"{policy.__name__.removesuffix('Policy')}{'Settings' if own else 'Configured'}View"
+    return (create_model(name, __doc__=policy.__doc__, **shown), ...)
 
 
-def _choices() -> type[BaseModel]:
-    groups: dict[str, Any] = {
-        group: (_choice(policy_of(group), fields_of(group)) | None, Field(default=None)) for group in PERSONAL
-    }
-    return create_model("MemorySettingsIn", __base__=Body, __doc__="Settings; null: as configured again.", **groups)
+def _groups(name: str, doc: str, base: type[BaseModel], **groups: Any) -> type[BaseModel]:
+    return create_model(name, __base__=base, __doc__=doc, **groups)
 
 
-MemorySettingsIn = _choices()
-MemorySettings = create_model(
-    "MemorySettings", __doc__="Settings by group.", **cast("Any", {group: _shown(group) for group in PERSONAL})
+class Addressed(Body):
+    pool: PoolName | None = Field(default=None, description="Whose, as user:<id>; your own when left out")
+
+
+MemorySettingsIn = _groups(
+    "MemorySettingsIn",
+    "Settings of a person; null: as configured.",
+    Addressed,
+    **{group: (_choice(policy_of(group), fields_of(group)) | None, Field(default=None)) for group in PERSONAL},
+)
+ConfiguredView = _groups(
+    "MemoryConfiguredView",
+    "What holds for who has set nothing.",
+    BaseModel,
+    **{group: _view(group, own=False) for group in PERSONAL},
+)
+MemorySettingsView = _groups(
+    "MemorySettingsView",
+    "What holds for the memory of one person; `own` names what that person has set, the rest is as configured.",
+    BaseModel,
+    pool=(str, ...),
+    configured=(ConfiguredView, ...),
+    **{group: _view(group, own=True) for group in PERSONAL},
 )
 
 
-class MemorySettingsView(BaseModel):
-    """What holds for a person, what is configured for all, and the names of what the person has set."""
-
-    settings: MemorySettings  # pyright: ignore[reportInvalidTypeForm]
-    configured: MemorySettings  # pyright: ignore[reportInvalidTypeForm]
-    set: list[str]
-
-
 def routes(parts: Parts) -> list[Route]:
+    async def asked(call: Call, given: str | None) -> tuple[Viewer, Pool]:
+        named = None if given is None else parse_pool(given)
+        viewer = viewer_for(call, named)
+        return viewer, await (await parts.memory.open()).topics.prepare(viewer, named)
+
     async def show(call: Call) -> web.Response:
-        return json_answer(await _view(call))
+        query: PoolQuery = call.query
+        return await answer(*await asked(call, query.pool))
 
     async def replace(call: Call) -> web.Response:
-        given = flat(call.body.model_dump(exclude_unset=True))
-        await parts.personal.put(viewer_for(call), {name: given.get(name) for name in names()})
-        return json_answer(await _view(call))
+        viewer, pool = await asked(call, call.body.pool)
+        given = _given(call.body)
+        await parts.personal.put(viewer, pool, {name: given.get(name) for name in names()})
+        return await answer(viewer, pool)
 
     async def change(call: Call) -> web.Response:
-        given = flat(call.body.model_dump(exclude_unset=True))
-        await parts.personal.put(viewer_for(call), _with_groups(given))
-        return json_answer(await _view(call))
+        viewer, pool = await asked(call, call.body.pool)
+        await parts.personal.put(viewer, pool, _with_groups(_given(call.body)))
+        return await answer(viewer, pool)
 
-    async def _view(call: Call) -> dict[str, Any]:
-        configured = parts.personal.configured
-        chosen = await parts.personal.chosen(viewer_for(call))
-        return {
-            "settings": _groups(effective(configured, chosen)),
-            "configured": _groups(configured),
-            "set": sorted(chosen),
-        }
+    async def answer(viewer: Viewer, pool: Pool) -> web.Response:
+        configured, chosen = parts.personal.configured, await parts.personal.chosen(viewer, pool)
+        holds, told = _shown(effective(configured, chosen)), _shown(configured)
+        own = {group: [name[len(group) + 1 :] for name in chosen if name.startswith(f"{group}.")] for group in holds}
+        groups = {group: {**settings, "own": own[group]} for group, settings in holds.items()}
+        return json_answer({"pool": str(pool), **groups, "configured": told})
 
     def route(method: str, endpoint: Any, summary: str, **more: Any) -> Route:
+        more.setdefault("query", PoolQuery)
         return Route(
             method=method,
-            path="/v1/memory/settings",
+            path="/v1/memory-settings",
             endpoint=endpoint,
             summary=summary,
             tag="memories",
-            query=WhoQuery,
             answers={200: MemorySettingsView},
             **more,
         )
@@ -105,7 +122,11 @@ def routes(parts: Parts) -> list[Route]:
     ]
 
 
-def _groups(policy: BaseModel) -> dict[str, Any]:
+def _given(body: BaseModel) -> dict[str, Any]:
+    return flat(body.model_dump(exclude_unset=True, exclude={"pool"}))
+
+
+def _shown(policy: BaseModel) -> dict[str, dict[str, Any]]:
     settings = policy.model_dump(mode="json")
     return {group: {name: settings[group][name] for name in fields_of(group)} for group in PERSONAL}
 

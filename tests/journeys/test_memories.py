@@ -46,7 +46,6 @@ MEMORY_LISTS: dict[tuple[str, str], dict[str, Any] | None] = {
     ("GET", "/v1/projects"): None,
     ("GET", "/v1/memory-runs"): None,
     ("GET", "/v1/learning-runs"): None,
-    ("GET", "/v1/memory-settings"): None,
 }
 MEMORY_WRITERS: dict[tuple[str, str], dict[str, Any] | None] = {
     ("POST", "/v1/memories"): {"text": "mine"},
@@ -55,7 +54,6 @@ MEMORY_WRITERS: dict[tuple[str, str], dict[str, Any] | None] = {
     ("POST", "/v1/memories/empty-trash"): None,
     ("POST", "/v1/topics"): {"name": "mine", "description": "what is mine"},
     ("POST", "/v1/memory-runs"): {"kind": "recategorize"},
-    ("PATCH", "/v1/memory-settings"): {"learn": {"after_reply": True}},
     ("POST", "/v1/topics/try"): {"description": "what is mine", "sentences": ["this is mine"]},
 }
 MEMORY_ADMIN = {
@@ -63,7 +61,7 @@ MEMORY_ADMIN = {
     ("PATCH", "/v1/projects/{project}"): {"name": "renamed"},
     ("DELETE", "/v1/projects/{project}"): None,
 }
-MEMORY_OWN = {(method, "/v1/memory/settings") for method in ("GET", "PUT", "PATCH")}  # see test_memory_settings
+MEMORY_OWN = {(method, "/v1/memory-settings") for method in ("GET", "PUT", "PATCH")}  # see test_memory_settings
 ALL_MEMORY_ROUTES = {*MEMORY_ROUTES, *MEMORY_LISTS, *MEMORY_WRITERS, *MEMORY_ADMIN, *MEMORY_OWN}
 
 

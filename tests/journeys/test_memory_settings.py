@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ANA, BOB = (token["token"] for token in TOKENS)
 BOBS = "agent:main:web:direct:bob"
-PATH = "/v1/memory/settings"
+PATH = "/v1/memory-settings"
 
 
 async def put(client: Client, who: str, body: dict[str, Any], method: str = "PUT") -> dict[str, Any]:
@@ -40,23 +40,22 @@ async def test_what_a_person_sets_holds_from_the_next_turn_on_also_after_a_resta
 
         assert await shown(ANA) == 4
         told = await put(client, ANA, {"recall": {"limit": 2, "mid_turn": {"searches": 0}}})
-        assert told["set"] == ["recall.limit", "recall.mid_turn.searches"]
-        assert told["settings"]["recall"]["limit"] == 2
+        assert told["recall"]["own"] == ["limit", "mid_turn.searches"]
+        assert (told["recall"]["limit"], told["pool"]) == (2, "user:ana")
         assert told["configured"]["recall"]["limit"] == 10
         assert await shown(ANA) == 2
         assert await shown(BOB) == 4
         told = await put(client, ANA, {"recall": {"on_message": False}}, "PATCH")
-        assert told["settings"]["recall"]["limit"] == 2
+        assert told["recall"]["limit"] == 2
         assert await shown(ANA) == 0
     async with running(tmp_path, settings(standin)) as client:
         client.token = ANA
-        assert len((await client.get(PATH))["set"]) == 3
+        assert len((await client.get(PATH))["recall"]["own"]) == 3
         await client.say("Which trees are in the garden?")
         assert trailing(standin.requests[-1]) == []
-        assert (await put(client, ANA, {"recall": {"on_message": None, "mid_turn": None}}, "PATCH"))["set"] == [
-            "recall.limit"
-        ]
-        assert (await put(client, ANA, {}))["set"] == []
+        told = await put(client, ANA, {"recall": {"on_message": None, "mid_turn": None}}, "PATCH")
+        assert told["recall"]["own"] == ["limit"]
+        assert (await put(client, ANA, {}))["recall"]["own"] == []
         await client.say("Which trees are in the garden?")
         assert len(trailing(standin.requests[-1])) == 4
 
@@ -77,7 +76,7 @@ async def test_what_is_impossible_is_refused_with_its_place_and_nothing_is_set(
             status, told = await client.call("PUT", PATH, body)
             assert status == 422, told
             assert told["errors"][0]["place"] == place
-        assert (await client.get(PATH))["set"] == []
+        assert (await client.get(PATH))["recall"]["own"] == []
         document = await client.get("/openapi.json")
         assert set(document["paths"][PATH]) >= {"get", "put", "patch"}
         assert "wait_s" in str(document["components"]["schemas"])
@@ -96,7 +95,11 @@ async def test_settings_are_a_person_s_own(tmp_path: Path, standin: StandIn) -> 
         client.token = BOB
         for method in ("GET", "PUT", "PATCH"):
             assert (await client.call(method, f"{PATH}?user=ana", {}))[0] == 404
-        assert (await client.get(PATH))["set"] == []
+            status, told = await client.call(
+                method, f"{PATH}?pool=user:ana" if method == "GET" else PATH, {"pool": "user:ana"}
+            )
+            assert status == 404, told
+        assert (await client.get(PATH))["recall"]["own"] == []
         for client.token in ("root-token-1234567890", "bridge-token-1234567890"):
-            assert (await client.get(f"{PATH}?user=ana"))["set"] == ["recall.limit"]
+            assert (await client.get(f"{PATH}?user=ana"))["recall"]["own"] == ["limit"]
         assert (await client.call("GET", PATH))[0] == 422

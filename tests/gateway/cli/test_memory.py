@@ -52,7 +52,7 @@ async def test_settings_of_a_person_are_shown_set_and_taken_back(line: CommandLi
     assert "recall.wait_s" in await line.run("memory", "settings")
     told = await line.run("memory", "settings", "recall.wait_s", "0")
     assert told.splitlines()[1].split() == ["recall.wait_s", "0.0", "5.0", "yes"]
-    assert json.loads(await line.run("memory", "settings", "--json"))["set"] == ["recall.wait_s"]
+    assert json.loads(await line.run("memory", "settings", "--json"))["recall"]["own"] == ["wait_s"]
     told = await line.run("memory", "settings", "recall.wait_s", "default")
     assert told.splitlines()[1].split() == ["recall.wait_s", "5.0", "5.0"]
     assert (await line.end("memory", "settings", "recall.colour", "1")).exit_code == 2
