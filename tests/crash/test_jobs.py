@@ -14,6 +14,7 @@ from aiohttp import web
 from gateway.config import dump_yaml
 from gateway.jobs.signatures import sign_standard
 from tests.bench.standin import StandIn
+from tests.crash.job_kills import failed, run
 from tests.crash.kills import Victim
 from tests.journeys.daemon import model_settings
 
@@ -97,4 +98,57 @@ async def test_killed_while_it_runs(tmp_path: Path, unused_tcp_port: int, missed
         assert [entry["type"] for entry in said].count("user") == 1
         assert [entry["type"] for entry in said].count("assistant") == 1
         await victim.stop()
+    await runner.cleanup()
+
+
+@pytest.mark.timeout(300)
+async def test_killed_again_and_again_no_call_and_no_due_time_is_lost_or_doubled_and_every_reply_is_delivered() -> None:
+    figures = await run(kills=4, seed=3)
+    print(figures)
+    assert figures["calls"] >= 10
+    assert figures["delivered"] >= figures["calls"] - figures["given_up"]
+    assert not failed(figures), figures
+
+
+async def test_killed_between_the_end_of_a_run_and_its_delivery_it_is_delivered_under_the_same_id(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
+    """The receiver has it in its hands when the daemon dies, and does not answer: it comes again, and only it."""
+    got: list[str] = []
+    answers = asyncio.Event()
+
+    async def take(request: web.Request) -> web.Response:
+        got.append(request.headers["webhook-id"])
+        await answers.wait()
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/", take)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    target = {"url": f"http://127.0.0.1:{runner.addresses[0][1]}/"}
+    settings = {
+        "hooks": [{"name": "build", "secret": SECRET, "template": "{{ body.id }}", "deliver": target}],
+        "deliver": {"allow": ["127.0.0.1"]},
+    }
+    path = tmp_path / "config.yaml"
+    path.write_text(dump_yaml(settings))
+    victim = Victim(tmp_path / "data", path, unused_tcp_port)
+    await victim.start()
+    taken = await call_hook(victim, 1)
+    async with asyncio.timeout(30):
+        while not got:
+            await asyncio.sleep(0.01)
+    await victim.kill()
+    answers.set()
+    await victim.start()
+    async with asyncio.timeout(30):
+        while not (await ask(victim, "GET", "/v1/deliveries?status=delivered"))["deliveries"]:
+            await asyncio.sleep(0.05)
+    (run_told,) = await ended(victim, "/v1/hooks/build/runs")
+    assert (run_told["id"], run_told["status"], run_told["delivery"]) == (taken["run"], "ok", "delivered")
+    assert len(got) == 2
+    assert len(set(got)) == 1
+    await victim.stop()
     await runner.cleanup()
