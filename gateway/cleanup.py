@@ -47,6 +47,11 @@ class CleanupReport:
     bytes_after: int
     failed: tuple[str, ...] = ()
 
+    @property
+    def freed_bytes(self) -> int:
+        """Less than nothing when more was said meanwhile than was freed."""
+        return self.bytes_before - self.bytes_after
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -188,5 +193,5 @@ def _tell(report: CleanupReport) -> None:
             archived=sum(step.action == "archive" for step in report.steps),
             deleted=sum(step.action == "delete" for step in report.steps),
             failed=len(report.failed),
-            freed_bytes=report.bytes_before - report.bytes_after,
+            freed_bytes=report.freed_bytes,
         )

@@ -128,8 +128,8 @@ def cleanup(
         show_table(rows, ["ACTION", "FOR ITS", "KEY", "LAST USED", "BYTES", "TITLE"])
     words = "would be" if dry_run else "were"
     about = "about " if dry_run else ""
-    freed = report["bytes_before"] - report["bytes_after"]
-    typer.echo(f"{len(rows)} {words} archived or deleted; that frees {about}{freed} of {report['bytes_before']} bytes.")
+    freed, before = report["freed_bytes"], report["bytes_before"]
+    typer.echo(f"{len(rows)} {words} archived or deleted; that frees {about}{freed} of {before} bytes.")
     if report["failed"]:
         fail(f"{len(report['failed'])} could not be moved; they stay as they were. The log says why.", FAILED)
 

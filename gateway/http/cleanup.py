@@ -42,12 +42,13 @@ class StepView(BaseModel):
 
 
 class CleanupView(BaseModel):
-    """What was done, or would be; `bytes_after` of a dry run is an estimate."""
+    """What was done, or would be; `bytes_after` and `freed_bytes` of a dry run are estimates."""
 
     dry_run: bool
     steps: list[StepView]
     bytes_before: int
     bytes_after: int
+    freed_bytes: int
     failed: list[str]
 
 
@@ -61,6 +62,7 @@ def routes(parts: Parts) -> list[Route]:
                 "steps": [_step(step) for step in report.steps],
                 "bytes_before": report.bytes_before,
                 "bytes_after": report.bytes_after,
+                "freed_bytes": report.freed_bytes,
                 "failed": list(report.failed),
             }
         )

@@ -19,7 +19,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from sessions.files import OsFiles
-from sessions.index import JOURNAL, SNAPSHOT, Index, PageQuery
+from sessions.index import JOURNAL, SNAPSHOT, Index
+from sessions.listing import PageQuery
 from sessions.record import SessionRecord
 
 if TYPE_CHECKING:

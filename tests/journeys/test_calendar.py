@@ -153,9 +153,12 @@ async def test_a_limit_of_size_is_kept_from_the_oldest_on(tmp_path: Path) -> Non
             await clock.advance(60)
         _, dry = await client.call("POST", "/v1/cleanup", {"dry_run": True})
         assert dry["bytes_before"] > 30_000
+        assert dry["freed_bytes"] == dry["bytes_before"] - dry["bytes_after"] > 10_000
         assert [step["key"] for step in dry["steps"] if step["action"] == "archive"] == keys[: len(dry["steps"])]
         _, done = await client.call("POST", "/v1/cleanup")
         assert done["bytes_after"] <= 12_000
+        assert done["freed_bytes"] == done["bytes_before"] - done["bytes_after"]
+        assert 0.5 < dry["freed_bytes"] / done["freed_bytes"] < 2
         assert done["failed"] == []
         assert next(step["key"] for step in done["steps"] if step["reason"] == "size") == keys[0]
         left = (await client.get("/v1/sessions"))["sessions"] + (await client.get("/v1/sessions?archived=true"))[
