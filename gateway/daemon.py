@@ -31,7 +31,7 @@ from gateway.learnt import LearntModels
 from gateway.ledger import UsageLedger
 from gateway.memories import MemoryPart
 from gateway.memory_tools import memory_tools
-from gateway.memory_wiring import build_learning, build_memory_jobs
+from gateway.memory_wiring import build_learning, build_memory_work
 from gateway.models.discovery import probe_ollama
 from gateway.models.pool import ModelPool
 from gateway.models.prices import price
@@ -230,13 +230,15 @@ def build_parts(
     )
     scheduler.add(cleanup)
     scheduler.add(Retention(memory, config.memory.retention, config.sessions.reset.zone(zone)))
-    memory_jobs, classifier = build_memory_jobs(memory=memory, models=models, ledger=ledger, clock=clock)
+    work = build_memory_work(memory=memory, models=models, ledger=ledger, clock=clock, policy=config.memory)
+    store.after_append.append(work.gates.spoken)
+    scheduler.add(work.gates)
     learner, remember = build_learning(
         config,
         store=store,
         turns=turns,
         memory=memory,
-        jobs=memory_jobs,
+        jobs=work.jobs,
         models=models,
         ledger=ledger,
         scheduler=scheduler,
@@ -259,10 +261,10 @@ def build_parts(
         tokens=tokens,
         ledger=ledger,
         memory=memory,
-        memory_jobs=memory_jobs,
+        memory_jobs=work.jobs,
         learner=learner,
         remember=remember,
-        classifier=classifier,
+        classifier=work.classifier,
         vectors=vectors,
         workspaces=workspaces,
         personal=personal,

@@ -47,16 +47,13 @@ class Progress:
 
     async def save(self, **fields: Any) -> None:
         """Sets fields of the job (done, total, failed, counts, model, place, problem). Raises JobStopped."""
-        self.job = dataclasses.replace(self.job, **fields)
-        await self._store.put(self.job)
+        await self.note(**fields)
         self.check()
 
-    async def count(self, **more: int) -> None:
-        """Adds to the job's counts. Raises JobStopped."""
-        counts = dict(self.job.counts)
-        for name, number in more.items():
-            counts[name] = counts.get(name, 0) + number
-        await self.save(counts=counts)
+    async def note(self, **fields: Any) -> None:
+        """Sets fields of a job that is about to end."""
+        self.job = dataclasses.replace(self.job, **fields)
+        await self._store.put(self.job)
 
     def check(self) -> None:
         """Between two steps. Raises JobStopped."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.asking import Asker
 from gateway.batch import BatchTimer, LearnBatch
 from gateway.classifier import Classifier
+from gateway.consolidation import Consolidation
+from gateway.consolidation_gates import ConsolidationGates
 from gateway.ending import session_ended
 from gateway.learning import Learner
 from gateway.memory_jobs import MemoryJobs
@@ -25,17 +28,31 @@ if TYPE_CHECKING:
     from gateway.models.pool import ModelPool
     from gateway.scheduler import Scheduler
     from gateway.turns import Turns
+    from memory.policy import MemoryPolicy
     from sessions.store import SessionStore
 
 
-def build_memory_jobs(
-    *, memory: MemoryPart, models: ModelPool, ledger: UsageLedger, clock: Clock
-) -> tuple[MemoryJobs, Classifier]:
-    """The jobs with all their kinds, and what sorts new memories."""
+@dataclass(frozen=True, slots=True)
+class MemoryWork:
+    """The jobs, what starts some of them by itself, and what sorts new memories."""
+
+    jobs: MemoryJobs
+    gates: ConsolidationGates
+    classifier: Classifier
+
+
+def build_memory_work(
+    *, memory: MemoryPart, models: ModelPool, ledger: UsageLedger, clock: Clock, policy: MemoryPolicy
+) -> MemoryWork:
+    """Kinds of jobs that need more than this are added to it."""
     sorter = TopicSorter(Asker(ledger, clock, key="memory:topics"))
     jobs = MemoryJobs(memory, clock)
+    gates = ConsolidationGates(memory, jobs, policy.consolidation)
+    tidying = Asker(ledger, clock, key="memory:consolidation")
     jobs.add(Recategorize(memory, models, sorter))
-    return jobs, Classifier(memory, models, sorter, clock, partial(begin_recategorize, jobs))
+    jobs.add(Consolidation(memory, models, tidying, clock, gates.begun))
+    classifier = Classifier(memory, models, sorter, clock, partial(begin_recategorize, jobs))
+    return MemoryWork(jobs, gates, classifier)
 
 
 def build_learning(

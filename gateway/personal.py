@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-PERSONAL: Mapping[str, tuple[str, ...] | None] = {"recall": None, "learn": ("after_reply", "max_changes")}
+PERSONAL: Mapping[str, tuple[str, ...] | None] = {
+    "recall": None,
+    "learn": ("after_reply", "max_changes"),
+    "consolidation": ("enabled",),
+}
 """Groups of `memory` in the configuration, with those of their settings a person may change; None: all."""
 KNOWN_PEOPLE = 10_000
 

@@ -61,6 +61,7 @@ class Recategorize:
             fields["done"] = fields.get("done", progress.job.done) + len(found) - len(batch)
             await progress.save(**fields, place=place)
             if after is None:
+                await progress.note(counts=await memories.store.jobs.counts(job.id))
                 return
 
     async def _step(

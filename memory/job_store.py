@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, select, update
 
 from memory.access import INSTANCE, own_scope, readable
-from memory.errors import NotThere
-from memory.jobs import MemoryJob
+from memory.errors import MemoryConflict, NotThere
+from memory.jobs import JobUndone, MemoryJob, changes_of, count_changes
+from memory.operation import Operation, count_rows
 from memory.records import parse_pool
-from memory.rows import millis, owner_name, time_of, whole
-from memory.tables import jobs
+from memory.rows import audit_from_row, memory_from_row, millis, owner_name, time_of, whole
+from memory.tables import audit, jobs, memories
+from memory.topic_history import topic_counts, undo_job_topics
+from memory.undo import undo_job_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
+    from sqlalchemy import ColumnElement
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from memory.database import Records
-    from memory.records import Pool, Viewer
+    from memory.fulltext import FullText
+    from memory.jobs import JobChange
+    from memory.records import Memory, Pool, Viewer
 
 PLAIN = "id kind state automatic asked place model done total failed counts problem".split()
 
 
 class JobStore:
-    """The jobs of everybody, read through a viewer."""
+    """The jobs of everybody, read through a viewer, with what they have done to memories."""
 
-    def __init__(self, records: Records, *, new_id: Callable[[], str], now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, records: Records, fulltext: FullText, *, new_id: Callable[[], str], now: Callable[[], datetime]
+    ) -> None:
         self._records = records
+        self._fulltext = fulltext
         self._new_id = new_id
         self._now = now
 
@@ -86,6 +96,68 @@ class JobStore:
         async with self._records.reading() as connection:
             row = (await connection.execute(select(jobs).where(*same).order_by(jobs.c.id.desc()))).mappings().first()
         return None if row is None else job_from_row(row)
+
+    # --- what jobs have done to memories ------------------------------------------------------------------------------
+
+    async def changes(self, viewer: Viewer, job_id: str, *, limit: int = 5000) -> list[JobChange]:
+        """What a job did to each memory, in the order in which it came to them."""
+        return await self._changes(audit.c.job == job_id, readable(viewer, audit.c.pool), limit=limit)
+
+    async def _changes(self, *wanted: ColumnElement[bool], limit: int) -> list[JobChange]:
+        query = select(audit).where(*wanted).order_by(audit.c.id).limit(limit)
+        async with self._records.reading() as connection:
+            return changes_of([audit_from_row(row) for row in (await connection.execute(query)).mappings()])
+
+    async def counts(self, job_id: str) -> dict[str, int]:
+        """How many memories and topics a job has added, changed, merged into others and deleted. For upkeep only."""
+        counts = count_changes(await self._changes(audit.c.job == job_id, limit=100_000))
+        async with self._records.reading() as connection:
+            return counts | await topic_counts(connection, job_id)
+
+    async def undo(self, viewer: Viewer, job_id: str) -> JobUndone:
+        """Takes back what a job has changed, but for what somebody has changed since; all in one transaction.
+
+        Raises NotThere, and MemoryConflict for a job that runs or was undone before.
+        """
+        async with self._records.writing() as connection:
+            operation = Operation(connection, self._fulltext, viewer, name=self._new_id(), now=self._now())
+            job = await load_job(connection, viewer, job_id)
+            if job.state == "running":
+                raise MemoryConflict("This job still runs. Stop it first.")
+            if job.undone_at is not None:
+                raise MemoryConflict("This job was undone already.")
+            back, left = await undo_job_changes(operation, self._fulltext, job_id)
+            left += await undo_job_topics(operation, job_id)
+            job = dataclasses.replace(job, undone_at=operation.now)
+            await put_job(connection, job)
+        return JobUndone(job, back, left)
+
+    async def unchecked(self, pool: Pool, job: MemoryJob, *, limit: int) -> tuple[list[Memory], int]:
+        """Some of the memories that a job has not looked at yet, and how many there are. For upkeep only.
+
+        What somebody has written since the job began is left to the next one.
+        """
+        touched = select(audit.c.memory).where(audit.c.job == job.id)
+        fresh = (
+            memories.c.pool == str(pool),
+            memories.c.state == "active",
+            memories.c.checked_at.is_(None),
+            memories.c.updated_at <= millis(job.started_at),
+            memories.c.id.not_in(touched),
+            memories.c.id.not_in(list(job.place.get("failed", ()))),
+        )
+        query = select(memories).where(*fresh).order_by(memories.c.topic, memories.c.number).limit(limit)
+        async with self._records.reading() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+            return [memory_from_row(row) for row in rows], await count_rows(connection, *fresh)
+
+    async def mark_checked(self, viewer: Viewer, read: Sequence[Memory]) -> None:
+        """Marks memories that are still as they were read. Nothing else of them changes, so it is no change."""
+        async with self._records.writing() as connection:
+            for memory in read:
+                same = memories.c.id == memory.id, memories.c.revision == memory.revision
+                mine = readable(viewer, memories.c.pool), memories.c.state == "active"
+                await connection.execute(update(memories).where(*same, *mine).values(checked_at=millis(self._now())))
 
 
 async def put_job(connection: AsyncConnection, job: MemoryJob) -> None:

@@ -83,6 +83,17 @@ def changes_of(entries: Iterable[Audit]) -> list[JobChange]:
     return list(found.values())
 
 
+def count_changes(changes: Iterable[JobChange]) -> dict[str, int]:
+    """How many memories were added, changed, merged into others, and deleted."""
+    counts: dict[str, int] = dict.fromkeys(("added", "changed", "merged", "deleted"), 0)
+    for change in changes:
+        if change.after is None:
+            continue
+        gone = {"superseded": "merged", "trashed": "deleted"}.get(change.after["state"])
+        counts[gone or ("added" if change.before is None else "changed")] += 1
+    return {name: count for name, count in counts.items() if count}
+
+
 def ended(job: MemoryJob, now: datetime, **fields: Any) -> MemoryJob:
     """The job when its work has returned: what left something out is no success."""
     fields.setdefault("state", "incomplete" if job.failed else "done")

@@ -120,7 +120,7 @@ def _judged(proposal: Proposal, given: Learnable) -> Step | str:
     said_by = _said_by(text, named, given)
     if said_by is None:
         return "is not in the words of the conversation"
-    if text and _invented(text, [*(s.text for s in given.said), *(m.text for m in named)]):
+    if text and invented(text, [*(s.text for s in given.said), *(m.text for m in named)]):
         return "holds a number or an address that nobody has said"
     step = Step(
         op=proposal.op,
@@ -242,7 +242,7 @@ IDENTIFIER = re.compile(r"https?://[^\s\"'<>]{1,300}|[\w.+-]{1,64}@[\w.-]{1,190}
 ISO_DATE = re.compile(r"(?:19|20)\d\d(?:-W?\d\d(?:-\d\d)?)?\.?")
 
 
-def _invented(text: str, sources: Sequence[str]) -> bool:
+def invented(text: str, sources: Sequence[str]) -> bool:
     """Whether an identifier stands in none of the sources; dates may be worked out."""
     whole = " ".join(sources).casefold()
     found = (one.rstrip(".-").casefold() for one in IDENTIFIER.findall(ISO_DATE.sub(" ", text)))

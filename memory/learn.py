@@ -123,6 +123,18 @@ def clean_said(said: Iterable[Said], *, allow_secrets: bool = False) -> tuple[li
 
 def parse_answer(text: str) -> list[Proposal] | None:
     """The proposals of an answer, whatever stands around the JSON; what is no proposal is left out. None: no JSON."""
+    answer = answer_object(text)
+    return None if answer is None else proposals_of(answer)
+
+
+def proposals_of(answer: Mapping[str, Any]) -> list[Proposal]:
+    """The proposals among an answer's changes."""
+    raws = cast("list[Any]", answer["changes"])[:MOST_PROPOSALS]
+    return [proposal for raw in raws if (proposal := _proposal(raw)) is not None]
+
+
+def answer_object(text: str) -> dict[str, Any] | None:
+    """The first JSON object with a list of changes, whatever stands around it."""
     decoder = json.JSONDecoder()
     at = text.find("{")
     for _ in range(50):
@@ -133,10 +145,9 @@ def parse_answer(text: str) -> list[Proposal] | None:
         except (ValueError, RecursionError):
             at = text.find("{", at + 1)
             continue
-        changes = cast("dict[str, Any]", value).get("changes")
-        if isinstance(changes, list):
-            raws = cast("list[Any]", changes)[:MOST_PROPOSALS]
-            return [proposal for raw in raws if (proposal := _proposal(raw)) is not None]
+        answer = cast("dict[str, Any]", value)
+        if isinstance(answer.get("changes"), list):
+            return answer
         at = text.find("{", at + 1)
     return None
 

@@ -174,7 +174,7 @@ class Memories:
 
     async def undo_job(self, viewer: Viewer, job_id: str) -> JobUndone:
         """Raises NotThere and MemoryConflict."""
-        undone = await self.store.undo_job(viewer, job_id)
+        undone = await self.store.jobs.undo(viewer, job_id)
         for memory in undone.memories:
             self._changed(memory)
         return undone

@@ -175,6 +175,18 @@ class LearnPolicy(Policy):
     timeout_s: Annotated[float, Field(gt=0)] = Field(default=120, description="Limit of one call, in seconds.")
 
 
+class ConsolidationPolicy(Policy):
+    """Tidying what is remembered of a person, by the model of roles.consolidation."""
+
+    enabled: bool = Field(default=False, description="By itself, for everybody. Persons may change it for themselves.")
+    hours_since: Annotated[float, Field(ge=0)] = Field(
+        default=24, description="Hours since the last run, before it runs again by itself."
+    )
+    conversations_since: Annotated[int, Field(ge=0)] = Field(
+        default=5, description="Conversations of the person since the last run, before it runs again by itself."
+    )
+
+
 class RecordsPolicy(Policy):
     """What is kept of a memory, and for how long after it was deleted."""
 
@@ -196,6 +208,9 @@ class MemoryPolicy(RecordsPolicy):
     retention: RetentionPolicy = Field(default_factory=RetentionPolicy, description="What is forgotten by itself.")
     search: SearchPolicy = Field(default_factory=SearchPolicy, description="How results are ordered.")
     learn: LearnPolicy = Field(default_factory=LearnPolicy, description="What is learnt from conversations.")
+    consolidation: ConsolidationPolicy = Field(
+        default_factory=ConsolidationPolicy, description="Tidying what is remembered."
+    )
     recall: RecallPolicy = Field(default_factory=RecallPolicy, description="What a model is shown unasked.")
     embedding: EmbeddingPolicy = Field(
         default_factory=EmbeddingPolicy, description="How the model of roles.embedding is asked for vectors."

@@ -163,7 +163,8 @@ class Change:
     """What an edit sets; KEEP leaves a field alone. `revision`: refuse when somebody changed the memory since.
 
     `checked` marks or clears what consolidation has looked at; None: an edit clears it. `source` and `valid_from` say
-    where a new text comes from, and since when it holds; None: from the viewer, now.
+    where a new text comes from, and since when it holds; None: from the viewer, now. `others`: the revisions of the
+    further memories of a merge, in their order.
     """
 
     text: str | Keep = KEEP
@@ -172,6 +173,7 @@ class Change:
     importance: int | Keep = KEEP
     properties: Mapping[str, str] | Keep = KEEP
     revision: int | None = None
+    others: tuple[int, ...] | None = None
     checked: bool | None = None
     source: Source | None = None
     valid_from: datetime | None = None

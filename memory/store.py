@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import func, insert, or_, select, update
 
 from memory.access import may_use, may_use_person, readable, writable_pool
-from memory.errors import MemoryConflict, NotThere
-from memory.job_store import JobStore, load_job, put_job
-from memory.jobs import JobUndone, changes_of
+from memory.errors import NotThere
+from memory.job_store import JobStore
 from memory.learning_store import LearningStore
 from memory.listing import after_condition, cursor_of, fitting, order_of, seen, valid
 from memory.operation import CHUNK, Operation, load_rows, set_state
@@ -22,7 +21,7 @@ from memory.retention import due_pools, sweep_pool
 from memory.rows import READ, audit_from_row, memory_from_row, memory_of, millis, time_of
 from memory.setting_store import SettingStore
 from memory.tables import audit, changes, memories, projects, state, tombstones
-from memory.undo import undo_job_changes, undo_operation
+from memory.undo import undo_operation
 from memory.vitality import ONE_RECALL
 from memory.writes import Writes
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from memory.database import Records
     from memory.errors import Forgotten
     from memory.fulltext import FullText
-    from memory.jobs import JobChange
     from memory.policy import RecordsPolicy, RetentionPolicy
     from memory.records import Audit, Change, Draft, Memory, Pool, TextHit, Written
     from memory.removal import Purged
@@ -77,7 +75,7 @@ class MemoryStore:
         self._policy = policy
         self._new_id = new_id
         self._now = now
-        self.jobs = JobStore(records, new_id=new_id, now=now)
+        self.jobs = JobStore(records, fulltext, new_id=new_id, now=now)
         self.settings = SettingStore(records)
         self.learning = LearningStore(records, fulltext, policy, new_id=new_id)
         self.after_purge: list[Callable[[Purged], Awaitable[None]]] = []
@@ -191,14 +189,6 @@ class MemoryStore:
             raise NotThere("memory")
         return found
 
-    async def job_changes(self, viewer: Viewer, job_id: str, *, limit: int = 5000) -> list[JobChange]:
-        """What a job did to each memory, in the order in which it came to them."""
-        query = (
-            select(audit).where(audit.c.job == job_id, readable(viewer, audit.c.pool)).order_by(audit.c.id).limit(limit)
-        )
-        async with self._records.reading() as connection:
-            return changes_of([audit_from_row(row) for row in (await connection.execute(query)).mappings()])
-
     async def tombstones(self, viewer: Viewer, pool: Pool) -> list[str]:
         """Hashes of the texts that were deleted for good. Raises NotThere."""
         query = select(tombstones.c.text_hash).where(tombstones.c.pool == str(pool)).order_by(tombstones.c.text_hash)
@@ -232,22 +222,6 @@ class MemoryStore:
         """Raises NotThere and MemoryConflict."""
         async with self._operation(viewer) as writing:
             return await undo_operation(writing, self._fulltext, operation)
-
-    async def undo_job(self, viewer: Viewer, job_id: str) -> JobUndone:
-        """Takes back what a job has changed, but for what somebody has changed since; all in one transaction.
-
-        Raises NotThere, and MemoryConflict for a job that runs or was undone before.
-        """
-        async with self._operation(viewer) as operation:
-            job = await load_job(operation.connection, viewer, job_id)
-            if job.state == "running":
-                raise MemoryConflict("This job still runs. Stop it first.")
-            if job.undone_at is not None:
-                raise MemoryConflict("This job was undone already.")
-            back, left = await undo_job_changes(operation, self._fulltext, job_id)
-            job = dataclasses.replace(job, undone_at=operation.now)
-            await put_job(operation.connection, job)
-        return JobUndone(job, back, left)
 
     async def purge(self, viewer: Viewer, ids: Sequence[str]) -> int:
         """Deletes memories and their former versions for good, and says how many memories. Raises NotThere.

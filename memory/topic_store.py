@@ -16,10 +16,11 @@ from memory.access import (
     writable_pool,
 )
 from memory.errors import InvalidMemory, MemoryConflict, NotThere
-from memory.operation import Operation
+from memory.operation import Operation, count_rows
 from memory.records import Project, Topic, checked_id, project_pool, user_pool
 from memory.rows import memory_from_row, millis, owner_name, time_of, topic_from_row, topic_to_row
 from memory.tables import members, memories, pools, projects, topics
+from memory.topic_history import made_by_jobs, note_topic
 from memory.topics import PROJECT_DEFAULTS, USER_DEFAULTS, bounded_place, changed_draft, checked_draft
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class TopicStore:
             if len(taken) >= MAX_TOPICS:
                 raise MemoryConflict(f"There are {MAX_TOPICS} topics already. Delete one first.")
             await connection.execute(insert(topics).values(topic_to_row(topic)))
+            await note_topic(connection, viewer, self._now(), None, topic)
         return topic
 
     async def edit_topic(self, viewer: Viewer, topic_id: str, change: TopicChange) -> Topic:
@@ -147,6 +149,7 @@ class TopicStore:
             if (after.bounded, after.scope_properties) != (before.bounded, before.scope_properties):
                 await self._place_again(connection, after)
             await connection.execute(update(topics).where(topics.c.id == before.id).values(topic_to_row(after)))
+            await note_topic(connection, viewer, self._now(), before, after)
         return after
 
     async def delete_topic(self, viewer: Viewer, topic_id: str) -> int:
@@ -159,7 +162,18 @@ class TopicStore:
                 operation.update(memory_from_row(row), "classified", topic=None, place=None)
             await operation.flush()
             await connection.execute(delete(topics).where(topics.c.id == topic.id))
+            await note_topic(connection, viewer, self._now(), topic, None)
         return sum(1 for row in rows if row["state"] == "active")
+
+    async def drop_unused(self, viewer: Viewer, owner: Pool, topic_id: str) -> bool:
+        """Deletes a topic that a job has made, nobody has changed, and no active memory has. Raises NotThere."""
+        async with self._records.reading() as connection:
+            made = await made_by_jobs(connection, owner)
+            held = await count_rows(connection, memories.c.topic == topic_id, memories.c.state == "active")
+        if topic_id not in made or held:
+            return False
+        await self.delete_topic(viewer, topic_id)
+        return True
 
     async def _changeable(self, connection: AsyncConnection, viewer: Viewer, topic_id: str) -> Topic:
         query = select(topics).where(topics.c.id == topic_id, readable_topic(viewer, topics.c.owner))

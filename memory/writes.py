@@ -169,6 +169,8 @@ class Writes:
         if any(one.pool != first.pool for one in others):
             raise InvalidMemory("ids", "the memories belong to different pools")
         self._check_current(first, change.revision)
+        for one, revision in zip(others, change.others or [None] * len(others), strict=True):
+            self._check_current(one, revision)
         cleaned, kinds = self._cleaned(text)
         await self._check_allowed(first.pool, text_hash(cleaned))
         fields = self._fields(change)
@@ -178,6 +180,7 @@ class Writes:
             fields |= await self._placed(first, change, leaving={one.place for one in others})
         fields["importance"] = fields.get("importance", max(one.importance for one in (first, *others)))
         if cleaned == first.text:
+            fields["checked_at"] = None
             return Written(memory=self._op.update(first, "merged", **fields), outcome="updated", redacted=kinds)
         after = self._corrected(first, cleaned, "merged", **fields, **_provenance(change))
         return Written(memory=after, outcome="updated", redacted=kinds)

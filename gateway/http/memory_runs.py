@@ -168,7 +168,7 @@ class MemoryRunRoutes:
         return MemoryRunView(**plain, pool=None if job.pool is None else str(job.pool), can_undo=can_undo)
 
     async def _detail(self, memories: Memories, viewer: Viewer, job: MemoryJob) -> MemoryRunDetail:
-        changes = await memories.store.job_changes(viewer, job.id)
+        changes = await memories.store.jobs.changes(viewer, job.id)
         ids = {side["topic"] for change in changes for side in (change.before, change.after) if side is not None}
         names = {topic.id: topic.name for topic in (await memories.topics.by_id(viewer, list(ids - {None}))).values()}
         return MemoryRunDetail(**dict(self._view(job)), changes=change_views(changes, names))

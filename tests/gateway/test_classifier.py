@@ -11,10 +11,11 @@ import orjson
 
 from gateway.clock import ManualClock
 from gateway.ledger import UsageLedger
-from gateway.memory_wiring import build_memory_jobs
+from gateway.memory_wiring import build_memory_work
 from gateway.models.base import Finished, ModelBroken, TextDelta
 from gateway.models.policy import ModelPolicy, RolesPolicy
 from gateway.models.pool import ModelPool
+from memory.policy import MemoryPolicy
 from memory.records import Change, Draft
 from tests.gateway.test_memory_tools import Opened
 from tests.memory.opened import opened, person
@@ -68,7 +69,8 @@ async def sorting(path: Path, sorter: Sorter) -> AsyncIterator[tuple[Memories, M
         pool.put(sorter)
         ledger = UsageLedger(path / "ledger.db", clock, lambda *_: None)
         part = Opened(path, memories)
-        _, classifier = build_memory_jobs(memory=part, models=pool, ledger=ledger, clock=clock)
+        work = build_memory_work(memory=part, models=pool, ledger=ledger, clock=clock, policy=MemoryPolicy())
+        classifier = work.classifier
         task = asyncio.create_task(classifier.run())
         while memories.recategorize is None:
             await asyncio.sleep(0)

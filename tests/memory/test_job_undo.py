@@ -126,7 +126,7 @@ async def test_what_was_deleted_for_good_since_stays_gone_and_the_history_says_n
         await memories.update(viewer, tea.id, Change(text="Ana drinks green tea"))
         await memories.update(viewer, dog.id, Change(text="Ana has a big dog"))
         await finished(memories, job)
-        told = await memories.store.job_changes(ANA, job.id)
+        told = await memories.store.jobs.changes(ANA, job.id)
         assert [(c.before["text"], c.after["text"]) for c in told if c.before and c.after] == [
             ("Ana drinks tea", "Ana drinks green tea"),
             ("Ana has a dog", "Ana has a big dog"),
@@ -134,7 +134,7 @@ async def test_what_was_deleted_for_good_since_stays_gone_and_the_history_says_n
         await memories.purge(ANA, [tea.id])
         undone = await memories.undo_job(ANA, job.id)
         assert ([memory.id for memory in undone.memories], undone.left) == ([dog.id], 1)
-        told = await memories.store.job_changes(ANA, job.id)
+        told = await memories.store.jobs.changes(ANA, job.id)
         assert [(c.before is None, c.undone) for c in told if c.memory == tea.id] == [(True, False)]
         assert (await memories.load(ANA, dog.id)).text == "Ana has a dog"
-        assert await memories.store.job_changes(person("bob"), job.id) == []
+        assert await memories.store.jobs.changes(person("bob"), job.id) == []

@@ -1,0 +1,111 @@
+"""What jobs did to topics, kept so that it can be taken back with the rest of a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, insert, select, update
+
+from memory.operation import count_rows
+from memory.rows import memory_from_row, millis, owner_name, topic_to_row
+from memory.tables import memories, topic_audit, topics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from memory.operation import Operation
+    from memory.records import Pool, Topic, Viewer
+
+
+async def note_topic(
+    connection: AsyncConnection, viewer: Viewer, now: datetime, before: Topic | None, after: Topic | None
+) -> None:
+    """Keeps a change of a topic, when a job makes it."""
+    topic = after or before
+    if viewer.job is None or topic is None:
+        return
+    await connection.execute(
+        insert(topic_audit).values(
+            owner=owner_name(topic.owner),
+            topic=topic.id,
+            at=millis(now),
+            origin=viewer.origin,
+            author=viewer.author,
+            job=viewer.job,
+            before=None if before is None else topic_to_row(before),
+            after=None if after is None else topic_to_row(after),
+            undone_at=None,
+        )
+    )
+
+
+async def made_by_jobs(connection: AsyncConnection, owner: Pool) -> set[str]:
+    """Topics that a job has made and nobody has changed since."""
+    made = select(topic_audit.c.topic, topic_audit.c.after).where(
+        topic_audit.c.owner == str(owner), topic_audit.c.before.is_(None), topic_audit.c.undone_at.is_(None)
+    )
+    kept = {row[0]: row[1] for row in await connection.execute(made)}
+    present = await _present(connection, list(kept))
+    return {topic_id for topic_id, row in present.items() if row == kept[topic_id]}
+
+
+async def topic_counts(connection: AsyncConnection, job: str) -> dict[str, int]:
+    """How many topics a job has made and deleted."""
+    rows = (await connection.execute(select(topic_audit).where(topic_audit.c.job == job))).mappings().all()
+    counts = {
+        "topics_added": sum(row["before"] is None for row in rows),
+        "topics_deleted": sum(row["after"] is None for row in rows),
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+async def undo_job_topics(operation: Operation, job: str) -> int:
+    """Topics as they were before a job, the newest change first; how many stay as somebody has used or changed them.
+
+    Call it after the job's changes of memories were undone.
+    """
+    connection, left = operation.connection, 0
+    query = select(topic_audit).where(topic_audit.c.job == job, topic_audit.c.undone_at.is_(None))
+    for row in (await connection.execute(query.order_by(topic_audit.c.id.desc()))).mappings().all():
+        present = (await _present(connection, [row["topic"]])).get(row["topic"])
+        if present != row["after"]:
+            left += 1
+        elif row["after"] is None:
+            left += not await _bring_back(connection, row["before"])
+        elif row["before"] is None:
+            left += not await _take_away(operation, row["topic"])
+        else:
+            await connection.execute(update(topics).where(topics.c.id == row["topic"]).values(row["before"]))
+        mine = topic_audit.c.id == row["id"]
+        await connection.execute(update(topic_audit).where(mine).values(undone_at=millis(operation.now)))
+    return left
+
+
+async def _present(connection: AsyncConnection, ids: list[str]) -> dict[str, dict[str, Any]]:
+    rows = (await connection.execute(select(topics).where(topics.c.id.in_(ids)))).mappings()
+    return {row["id"]: dict(row) for row in rows}
+
+
+async def _bring_back(connection: AsyncConnection, before: Mapping[str, Any]) -> bool:
+    """False: another topic has its name now."""
+    taken = topics.c.owner == before["owner"], topics.c.name_folded == before["name_folded"]
+    if (await connection.execute(select(topics.c.id).where(*taken))).first() is not None:
+        return False
+    await connection.execute(insert(topics).values(before))
+    return True
+
+
+async def _take_away(operation: Operation, topic_id: str) -> bool:
+    """False: it has memories, which somebody has put there."""
+    mine = memories.c.topic == topic_id
+    if await count_rows(operation.connection, mine, memories.c.state == "active"):
+        return False
+    rows = (await operation.connection.execute(select(memories).where(mine))).mappings().all()
+    for row in rows:
+        operation.update(memory_from_row(row), "classified", topic=None, place=None)
+    await operation.flush()
+    await operation.connection.execute(delete(topics).where(topics.c.id == topic_id))
+    return True
