@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -255,7 +256,7 @@ def _merge(step: TidyStep, named: Sequence[Memory], shown: Shown) -> TidyStep | 
         former = _words(memory.text, shown)
         if len(own & former) < KEPT_OF_MERGED * len(former):
             return "would lose what a memory says"
-        if (former - own) & NEGATIONS:
+        if _negated(memory.text) and not _negated(step.text):
             return "would turn what a memory says"
     return step
 
@@ -276,7 +277,7 @@ def _rewrite(step: TidyStep, named: Sequence[Memory], shown: Shown) -> TidyStep 
     kept = KEPT_OF_SUMMARY if memory.place is not None else KEPT_OF_REWRITTEN
     if len(own & former) < kept * len(former):
         return "would lose what a memory says"
-    return "would turn what a memory says" if (former ^ own) & NEGATIONS else step
+    return "would turn what a memory says" if _negated(memory.text) != _negated(step.text) else step
 
 
 def _unfounded(text: str, named: Sequence[Memory], sources: Sequence[Memory], shown: Shown) -> str | None:
@@ -298,6 +299,12 @@ def _words(text: str, shown: Shown) -> set[str]:
     """The words that tell something."""
     every = set(shown.terms(text))
     return every - (STOP_WORDS - NEGATIONS) or every
+
+
+def _negated(text: str) -> bool:
+    """By whole words: languages that negate inside a word are judged by what is kept of them only."""
+    plain = text.casefold()
+    return "n't" in plain or bool(NEGATIONS.intersection(re.findall(r"\w+", plain)))
 
 
 # --- what is shown together -------------------------------------------------------------------------------------------
