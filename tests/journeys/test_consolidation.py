@@ -103,7 +103,7 @@ async def test_a_person_who_wants_it_gets_it_after_enough_conversations(tmp_path
     async with tidied(tmp_path, Helper(tidy, "tidy"), clock=clock) as client:
         await add(client, "ana", "Ana drinks green tea")
         await add(client, "ana", "Ana drinks tea without sugar")
-        status, _ = await call(client, "ana", "PATCH", "/v1/memory/settings", {"consolidation": {"enabled": True}})
+        status, _ = await call(client, "ana", "PATCH", "/v1/memory-settings", {"consolidation": {"enabled": True}})
         assert status == 200
 
         async def listed(minutes: int) -> list[dict[str, Any]]:
