@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from compaction.layout import Prompt
     from gateway.clock import Clock
     from gateway.models.base import ChatModel, Finished
-    from gateway.models.pool import ModelPool
     from gateway.replies import Ledger
     from gateway.vectors import Opener
     from memory.judge import Judged, Step
@@ -76,10 +75,16 @@ class _Unreadable(Exception):
     """No JSON came, twice."""
 
 
+class Helpers(Protocol):
+    """The models of roles; None where the configuration names none."""
+
+    def for_role(self, role: str) -> ChatModel | None: ...
+
+
 class Learner:
     """Whatever learns, learns here: conversations, and what other surfaces bring."""
 
-    def __init__(self, memory: Opener, models: ModelPool, ledger: Ledger, clock: Clock, policy: LearnPolicy) -> None:
+    def __init__(self, memory: Opener, models: Helpers, ledger: Ledger, clock: Clock, policy: LearnPolicy) -> None:
         self._memory = memory
         self._models = models
         self._ledger = ledger

@@ -20,19 +20,23 @@ if TYPE_CHECKING:
 
 LONGEST_FACT = 2000
 GROUNDED = 0.25
-"""Share of a text's new words that somebody must have said."""
+WELL_GROUNDED = 0.5
+"""Share of a text's new words that somebody must have said; the larger one where a person's own text would change, and
+in scripts without spaces, whose terms are pairs of characters that meet by chance."""
 NEAR = 0.8
 """Share of words two facts have in common to be one that was said twice."""
 KEPT_OF_LEARNT = 0.25
 KEPT_OF_WRITTEN = 0.5
 """Share of a memory's words that a correction leaves, of one that was learnt and one that a person wrote: what has
 nothing in common with it is another fact."""
-KEPT_OF_SUMMARY = 0.4
-LEAST_SUMMARY = 8
+KEPT_OF_SUMMARY = 0.5
+LEAST_SUMMARY = 4
 """A running summary of at least so many words keeps that share of them, or most of it would be gone."""
-NAMED_TO_DELETE = 0.5
+NAMED = 0.5
+"""Share of what a change only takes away that must be named for it."""
 NEGATIONS = frozenset("not no never none nor nothing without cannot neni nic nikdy nicht kein keine nie".split())
-_EMPTY = STOP_WORDS - NEGATIONS
+_MODAL = "may might must shall also now still yet".split()
+_EMPTY = frozenset(stem(word) for word in (*STOP_WORDS, *_MODAL)) - NEGATIONS
 _USUAL = "like love prefer want need use go get make say know think user person people name rad rada ma chce uzivatel"
 USUAL = frozenset(stem(word) for word in _USUAL.split())
 """Words that stand in facts about anything, so that having them in common says nothing."""
@@ -120,8 +124,6 @@ def _judged(proposal: Proposal, given: Learnable) -> Step | str:
     said_by = _said_by(text, named, given)
     if said_by is None:
         return "is not in the words of the conversation"
-    if text and invented(text, [*(s.text for s in given.said), *(m.text for m in named)]):
-        return "holds a number or an address that nobody has said"
     step = Step(
         op=proposal.op,
         text="" if proposal.op == "delete" else text,
@@ -224,16 +226,24 @@ def _words(text: str, given: Learnable) -> set[str]:
     return every - _EMPTY or every
 
 
+def _share(fresh: set[str], named: Sequence[Memory]) -> float:
+    pairs = sum(not term.isascii() and len(term) <= 2 for term in fresh)
+    by_hand = any(memory.source.origin in DELIBERATE for memory in named)
+    return WELL_GROUNDED if by_hand or 2 * pairs > len(fresh) else GROUNDED
+
+
 def _said_by(text: str, named: Sequence[Memory], given: Learnable) -> Literal["user", "assistant"] | None:
-    """Whose words the new part of a text is in: a share of it must stand in the conversation itself."""
+    """Whose words a change is in: a share of what it brings, or of what it takes away, stands in them, and every number
+    and address that it brings."""
     former = {term for memory in named for term in _words(memory.text, given)}
-    wanted = _words(text, given) if text else former
-    fresh = wanted - former or wanted
-    fresh = fresh - USUAL or fresh
-    share = GROUNDED if text else NAMED_TO_DELETE
+    wanted: set[str] = _words(text, given) if text else set()
+    fresh = wanted - former
+    telling, share = (fresh - USUAL or fresh, _share(fresh, named)) if fresh else (former - wanted or wanted, NAMED)
     for who in ("user", "assistant"):
-        words = {term for one in given.said if one.who == who and not one.echo for term in given.terms(one.text)}
-        if fresh and len(fresh & words) >= max(1, share * len(fresh)):
+        texts = [one.text for one in given.said if one.who == who and not one.echo]
+        words = {term for one in texts for term in given.terms(one)}
+        said = len(telling & words) >= max(1, share * len(telling))
+        if said and not invented(text, [*texts, *(memory.text for memory in named)]):
             return who
     return None
 
@@ -243,7 +253,7 @@ ISO_DATE = re.compile(r"(?:19|20)\d\d(?:-W?\d\d(?:-\d\d)?)?\.?")
 
 
 def invented(text: str, sources: Sequence[str]) -> bool:
-    """Whether an identifier stands in none of the sources; dates may be worked out."""
+    """Whether a number or an address stands in none of the sources; dates may be worked out."""
     whole = " ".join(sources).casefold()
     found = (one.rstrip(".-").casefold() for one in IDENTIFIER.findall(ISO_DATE.sub(" ", text)))
     return any(one not in whole for one in found)

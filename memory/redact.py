@@ -42,15 +42,17 @@ _WORDS = (
     r"пароль|parola|wachtwoord|lösenord|salasana|jelszó|şifre|geheimnis|secret|client[ _-]?secret|"
     r"(?:api|access|secret|private|signing|encryption|auth|master|license|account|storage)[ _-]?key|apikey|"
     r"(?:access|auth|refresh|bearer|session|bot|api|id)?[ _-]?token|credentials?|pin(?: code)?|cvv2?|cvc2?|"
-    r"seed phrase|recovery (?:code|phrase)|รหัสผ่าน|密码|密碼|パスワード|비밀번호"
+    r"seed phrase|recovery (?:code|phrase)|비밀번호"
 )
+_UNSPACED = r"รหัสผ่าน|密码|密碼|パスワード"
+"""These stand right behind other words."""
 _LINK = (
     r"(?:\s{0,4}(?:[:=：＝]|=>|->)"
     r"|\s{1,4}(?:is|are|was|je|ist|lautet|es|est|é|to|jest|är|это)(?=\s)"
     r"|\s{0,4}(?:คือ|是|为|は))\s{0,4}"
 )
 _VALUE = r"(\"[^\"\n]{1,400}\"|'[^'\n]{1,400}'|`[^`\n]{1,400}`|„[^“\n]{1,400}“|[^\s,;<>()\"'`]{1,400})"
-NAMED = re.compile(rf"(?i)(?<![^\W_])((?:{_WORDS})[\"'`]?)({_LINK}){_VALUE}")
+NAMED = re.compile(rf"(?i)((?:(?<![^\W_])(?:{_WORDS})|{_UNSPACED})[\"'`]?)({_LINK}){_VALUE}")
 CARD = re.compile(r"(?<![\d.])(?:\d[ -]?){12,18}\d(?![\d])")
 LONG_WORD = re.compile(r"(?<![A-Za-z0-9_/+=.-])[A-Za-z0-9_+=-]{32,400}(?![A-Za-z0-9_+=/-])")
 

@@ -10,8 +10,10 @@ from gateway.cli import (
     deliveries,
     documents,
     evaluate,
+    evaluate_memory,
     hooks,
     jobs,
+    learning,
     mcp,
     memory_runs,
     memory_settings,
@@ -38,9 +40,11 @@ app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(memory_commands.app, name="memory")
 memory_commands.app.add_typer(memory_runs.app, name="jobs")
 memory_commands.app.command("settings")(memory_settings.settings)
+learning.register(memory_commands.app)
 app.add_typer(memory_commands.projects, name="projects")
 app.add_typer(documents.app, name="documents")
 app.add_typer(evaluate.app, name="eval")
+evaluate_memory.register(evaluate.app)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Commands that measure quality: eval compaction, eval recall."""
+"""Commands that measure quality: eval compaction, eval recall; eval memory is in evaluate_memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Measure quality.", no_args_is_help=True, rich_markup_mode=None)
 
+T = TypeVar("T")
 RULES = "rules"
 STEP_S = 30.0
 COLUMNS = [
@@ -93,7 +94,7 @@ def recall(
         fail(f"{data} cannot be read: {error.strerror}.", USAGE)
     except (BadEvidenceFile, UnicodeDecodeError) as error:
         fail(f"{data} is not in LoCoMo's format: {error}.", USAGE)
-    _quiet()
+    quiet()
     with tempfile.TemporaryDirectory() as folder:
         measured = asyncio.run(measure(conversations, Path(folder)))
     rankings = {"full text": measured.alone.to_json(), "with neighbours": measured.with_neighbours.to_json()}
@@ -133,7 +134,7 @@ async def _with_vectors(conversations: Sequence[Conversation], folder: Path, cac
         await embedder.close()
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """What the store and the archive log of their own lives is not the answer."""
     import structlog
 
@@ -154,11 +155,11 @@ def _measured(name: str, languages: list[str], generations: int, window: int, co
     if behaviour is not None or name == RULES:
         clock = ManualClock(datetime.now(UTC))
         writer = None if behaviour is None else ScriptedSummariser(behaviour, clock)
-        return asyncio.run(_driven(clock, _runs(writer, languages, generations, window, clock)))
+        return asyncio.run(driven(clock, _runs(writer, languages, generations, window, clock)))
     return asyncio.run(_with_configured(name, languages, generations, window, config))
 
 
-async def _driven(clock: ManualClock, work: Coroutine[Any, Any, list[Survival]]) -> list[Survival]:
+async def driven(clock: ManualClock, work: Coroutine[Any, Any, T]) -> T:
     """Time passes as fast as it can: a script that hangs costs nothing."""
     task = asyncio.create_task(work)
     while not task.done():
@@ -174,7 +175,7 @@ async def _with_configured(
     from gateway.models.base import UnknownModel
 
     with tempfile.TemporaryDirectory() as cache:
-        pool = _pool(config, Path(cache))
+        pool = model_pool(config, Path(cache))
         try:
             return await _runs(pool.by_name(name), languages, generations, window, SystemClock())
         except UnknownModel as error:
@@ -183,7 +184,7 @@ async def _with_configured(
             await pool.close()
 
 
-def _pool(config: Path | None, cache: Path) -> ModelPool:
+def model_pool(config: Path | None, cache: Path) -> ModelPool:
     import time
 
     from gateway.counting import LazyCounter
