@@ -117,7 +117,7 @@ def build_parts(
         [
             CurrentTime(),
             TranscriptSearch(search, store),
-            *memory_tools(memory, config.agents),
+            *memory_tools(memory, config.agents, workspaces),
             MemoryFileRead(workspaces),
         ],
         timeout_s=config.turn.tool_timeout_s,

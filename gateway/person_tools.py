@@ -80,7 +80,7 @@ class PersonTools:
         if name in self._memory:
             if asker.viewer is None:
                 raise ToolFailed(NOBODY)
-            return await self._memory[name].run_as(asker.viewer, arguments)
+            return await self._memory[name].run_as(asker.viewer, arguments, asker.agent)
         spec = next((spec for spec in self.specs if spec.name == name), None)
         if spec is None:
             raise ToolFailed(f"There is no tool {name!r:.80}. Known tools: {', '.join(s.name for s in self.specs)}.")

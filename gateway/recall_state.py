@@ -98,9 +98,10 @@ class Shown:
         prefix = self.prefix
         if prefix is not None and any(known.id == one.id and known.text == one.text for known in prefix.always):
             return True
-        if one.kind == "file":
+        if one.where is not None and one.where.startswith(f"{ROOT_FILE}:"):
             notes = prefix.notes if prefix is not None else None
-            return (one.where or "").startswith(f"{ROOT_FILE}:") and one.text.strip() in (notes or "")
+            if one.text.strip() in (notes or ""):
+                return True
         told = f'"text":{orjson.dumps(one.text).decode()}'
         return any(told in text for text in self._told)
 

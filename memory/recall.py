@@ -66,11 +66,12 @@ def render(shown: Sequence[Recalled], introduction: str = INTRODUCTION) -> str |
     """Data inside a string, which nothing in it can end; None for nothing."""
     if not shown:
         return None
-    rows = [_row(one) for one in shown]
+    rows = [row_of(one) for one in shown]
     return f"{introduction}\n{json.dumps(json.dumps(rows, ensure_ascii=False), ensure_ascii=False)}"
 
 
-def _row(one: Recalled) -> Mapping[str, str]:
+def row_of(one: Recalled) -> Mapping[str, str]:
+    """What a model is told of a memory or piece."""
     told = {
         "id": one.id,
         "topic": one.topic,

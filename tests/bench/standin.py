@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import re
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 HISTORY = 1000
+_CALL = re.compile(r"(?:[^:\n]{1,64}: )?call:(?P<name>\S*) ?(?P<arguments>.*)", re.DOTALL)
+"""As a user says it; in groups their name stands before it."""
 BAD_ARGUMENTS = '{"timezone": "Europe/Pra'
 TOO_LONG = "This model's maximum context length is {} tokens. However, your messages resulted in {} tokens."
 OVERFLOW_TEXT = TOO_LONG.format(4000, 5120)
@@ -468,10 +471,8 @@ def _texts_of(message: dict[str, Any]) -> Iterator[str]:
 
 
 def _asked_call(text: str) -> tuple[str, str] | None:
-    if not text.startswith("call:"):
-        return None
-    name, _, arguments = text[5:].partition(" ")
-    return name, arguments or "{}"
+    found = _CALL.match(text)
+    return None if found is None else (found["name"], found["arguments"] or "{}")
 
 
 def _next_call(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
