@@ -43,6 +43,7 @@ from gateway.recall_sources import former_session
 from gateway.refill import refill
 from gateway.replies import Replies
 from gateway.retention import Retention
+from gateway.said_vectors import ByMeaning, SaidVectors
 from gateway.scheduler import Scheduler
 from gateway.search import ArchiveSearch, ByWords
 from gateway.surfaces.engram_book import EngramBook
@@ -102,7 +103,6 @@ def build_parts(
     store.after_append.append(announce(store, bus))
     store.after_append.append(session_ended([log_ended]))
     archive = Archive(data_dir, files, store, clock, cut)
-    search = ArchiveSearch(archive, store, [ByWords(archive, clock)])
     vectors = VectorPart(
         name=config.roles.embedding,
         models=config.models,
@@ -111,6 +111,13 @@ def build_parts(
         data_dir=data_dir,
         memory=memory,
         clock=clock,
+    )
+    said = SaidVectors(archive=archive, vectors=vectors, policy=config.memory, data_dir=data_dir, clock=clock)
+    search = ArchiveSearch(
+        archive,
+        store,
+        [ByWords(archive, clock), ByMeaning(archive, said, config.memory.search.vectors_wait_s)][: 1 + said.configured],
+        relevance=config.memory.search.relevance,
     )
     workspaces = Workspaces(data_dir, config.memory, tokens, vectors, clock)
     tools = ToolRegistry(
@@ -266,6 +273,7 @@ def build_parts(
         remember=remember,
         classifier=work.classifier,
         vectors=vectors,
+        said=said,
         workspaces=workspaces,
         personal=personal,
         recall=recall,
@@ -375,6 +383,7 @@ class Daemon:
                     loops.create_task(parts.remember.run(), name="learning"),
                     loops.create_task(parts.engram_learning.run(), name="engram"),
                     loops.create_task(parts.vectors.run(), name="vectors"),
+                    loops.create_task(parts.said.run(), name="vectors of messages"),
                     loops.create_task(parts.workspaces.run(), name="workspace files"),
                     loops.create_task(parts.models.warm(), name="model"),
                     loops.create_task(parts.ledger.run(), name="ledger"),
@@ -393,6 +402,7 @@ class Daemon:
                 for task in background:
                     task.cancel()
         await parts.jobs.close()
+        await parts.said.stop()
         await parts.vectors.stop()
         await parts.workspaces.stop()
         await parts.engram_book.stop()

@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.clock import SystemClock
+from gateway.said_source import SaidSource
+from gateway.said_vectors import ByMeaning
 from gateway.search import CANDIDATES, ArchiveSearch, ByWords, Question
 from memory.evidence import DEPTHS, score
-from memory.fusion import Scored, min_max_sum, ranked
+from memory.fusion import min_max_sum, ranked
+from memory.index import ListIndex
+from memory.indexing import Indexer
+from memory.policy import IndexPolicy
 from memory.text import cut, cut_query
 from sessions.archive import Archive
 from sessions.entries import UserEntry
@@ -22,14 +27,19 @@ from sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from gateway.clock import Clock
     from gateway.search import Scorer
-    from memory.embed import Embedder, Vectors
+    from memory.embed import Embedder
     from memory.evidence import Asked, Conversation, Place, Score
 
+    Scorers = Callable[[Archive, Clock], AbstractAsyncContextManager[Sequence[Scorer]]]
+
 KEY = parse_key("agent:main:eval:group:conversation")
+MOST = 1_000_000
+WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,42 +50,39 @@ class Measured:
     with_neighbours: Score
 
 
-def by_words(archive: Archive, clock: Clock) -> Sequence[Scorer]:
+@asynccontextmanager
+async def by_words(archive: Archive, clock: Clock) -> AsyncGenerator[Sequence[Scorer]]:
     """Full text only."""
-    return [ByWords(archive, clock)]
+    yield [ByWords(archive, clock)]
 
 
-class ByMeaning:
-    """Vectors of everything in one archive, compared with all of it: for archives of some thousand messages."""
+def by_words_and_meaning(embedder: Embedder) -> Scorers:
+    """Full text and vectors, as in a daemon; compared with all of them, which is exact."""
 
-    def __init__(self, archive: Archive, embedder: Embedder) -> None:
-        self._archive = archive
-        self._embedder = embedder
-        self._known: tuple[list[int], Vectors] | None = None
+    @asynccontextmanager
+    async def scorers(archive: Archive, clock: Clock) -> AsyncGenerator[Sequence[Scorer]]:
+        indexer = Indexer(
+            embedder=embedder,
+            index=ListIndex(),
+            sources=[SaidSource(archive, MOST, lambda _: None)],
+            policy=IndexPolicy(),
+            sleep=clock.sleep,
+        )
+        following = asyncio.create_task(indexer.run())
+        try:
+            await indexer.caught_up()
+            yield [ByWords(archive, clock), ByMeaning(archive, indexer, WAIT_S)]
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
-    async def score(self, question: Question) -> Scored[int]:
-        """Of everything, whatever the scope: only one chat is in it."""
-        ids, vectors = self._known or await self._embed()
-        (query,) = await self._embedder.embed_queries([question.text])
-        near = dict(zip(ids, (vectors @ query).tolist(), strict=True))
-        return Scored(dict(ranked(near, question.candidates)), floor=None)
-
-    async def _embed(self) -> tuple[list[int], Vectors]:
-        said = await self._archive.look(lambda index: index.messages(range(1, index.next_id())))
-        texts = [f"{one.name}: {one.text}" if one.name else one.text for one in said.values()]
-        self._known = list(said), await self._embedder.embed_passages(texts)
-        return self._known
-
-
-def by_words_and_meaning(embedder: Embedder) -> Callable[[Archive, Clock], Sequence[Scorer]]:
-    """Full text and vectors."""
-    return lambda archive, clock: [ByWords(archive, clock), ByMeaning(archive, embedder)]
+    return scorers
 
 
 async def measure(
     conversations: Sequence[Conversation],
     folder: Path,
-    scorers: Callable[[Archive, Clock], Sequence[Scorer]] = by_words,
+    scorers: Scorers = by_words,
 ) -> Measured:
     """Each conversation is the chat of one data directory under `folder`, each of its sessions one session."""
     alone: list[tuple[Asked, list[Place]]] = []
@@ -101,7 +108,7 @@ def _order(scores: Mapping[int, float], places: Mapping[int, Place]) -> list[Pla
 
 @asynccontextmanager
 async def _stored(
-    conversation: Conversation, folder: Path, scorers: Callable[[Archive, Clock], Sequence[Scorer]]
+    conversation: Conversation, folder: Path, scorers: Scorers
 ) -> AsyncGenerator[tuple[ArchiveSearch, dict[int, Place]]]:
     """The search over a conversation that is kept as sessions, and the turn each of its messages is."""
     clock, files = SystemClock(), OsFiles()
@@ -113,7 +120,8 @@ async def _stored(
         turns = await _say(store, conversation)
         said = await archive.look(lambda index: index.messages(range(1, len(turns) + 1)))
         places = {one.id: turns[one.session, one.seq] for one in said.values()}
-        yield ArchiveSearch(archive, store, scorers(archive, clock)), places
+        async with scorers(archive, clock) as given:
+            yield ArchiveSearch(archive, store, given), places
     finally:
         for loop in loops:
             loop.cancel()

@@ -33,3 +33,4 @@ def housekeeping(parts: Parts) -> Iterator[Periodic]:
     yield every("workspace files", memory.files.compare_s, parts.workspaces.files.check)
     if parts.vectors.configured:
         yield every("vectors", memory.index.check_s, parts.vectors.wake)
+        yield every("vectors of messages", memory.index.check_s, parts.said.check)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gateway.prompts import PromptBuilder
     from gateway.recall import Recall
     from gateway.remember import Remember
+    from gateway.said_vectors import SaidVectors
     from gateway.scheduler import Scheduler
     from gateway.search import ArchiveSearch
     from gateway.surfaces.engram_book import EngramBook
@@ -68,6 +69,7 @@ class Parts:
     remember: Remember
     classifier: Classifier
     vectors: VectorPart
+    said: SaidVectors
     workspaces: Workspaces
     personal: PersonalSettings
     recall: Recall

@@ -90,10 +90,13 @@ class ByWords:
 class ArchiveSearch:
     """Every way of searching the archive, as one. A hit counts only if the session index still knows its session."""
 
-    def __init__(self, archive: Archive, store: SessionStore, scorers: Sequence[Scorer]) -> None:
+    def __init__(
+        self, archive: Archive, store: SessionStore, scorers: Sequence[Scorer], *, relevance: float = 0.0
+    ) -> None:
         self._archive = archive
         self._store = store
         self._scorers = scorers
+        self._relevance = relevance
 
     async def search(
         self,
@@ -117,7 +120,7 @@ class ArchiveSearch:
             question = Question(text=text, terms=terms, scope=scope, candidates=candidates)
             searches = await self.searches(question)
             scores = await self.fused(searches)
-            hits = {one: score for one, score in scores.items() if any(one in search.scores for search in searches)}
+            hits = relevant(scores, searches, self._relevance)
             chosen = await self._allowed(hits, allowed, limit)
             exhausted = all(len(search.scores) < candidates for search in searches)
             if len(chosen) == limit or exhausted or candidates >= MAX_CANDIDATES:
@@ -164,6 +167,17 @@ class ArchiveSearch:
             return hits
 
         return await self._archive.look(look) if chosen else []
+
+
+def relevant(scores: Mapping[int, float], searches: Sequence[Scored[int]], least: float) -> dict[int, float]:
+    """What was found itself and does not only stand beside it: by a word of the question, or by vectors with at least
+    this share of the best possible score, since vectors find something for every question."""
+    enough = least * sum(1 for search in searches if search.scores)
+    return {
+        one: score
+        for one, score in scores.items()
+        if any(one in search.scores and (search.floor is not None or score >= enough) for search in searches)
+    }
 
 
 def excerpt(text: str, terms: Sequence[str], limit: int) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gateway.clock import Clock
     from gateway.models.policy import ModelPolicy
-    from memory.embed import Vectors
+    from memory.embed import Embedder, Vectors
     from memory.index import Near
     from memory.indexing import IndexSource, IndexStatus
     from memory.memory import Memories
@@ -66,6 +66,8 @@ class VectorPart:
         self._memory = memory
         self._clock = clock
         self._embedder: GuardedEmbedder | None = None
+        self._chosen: Embedder | None = None
+        self._opened = asyncio.Event()
         self.indexer: Indexer | None = None
         self.sources: list[IndexSource] = []
         self.problem: str | None = None
@@ -79,7 +81,7 @@ class VectorPart:
         """How far the index is; None without an embedding model, and before it is opened."""
         return None if self.indexer is None else self.indexer.status
 
-    async def near(self, pools: Sequence[str], text: str, limit: int) -> list[Near]:
+    async def near(self, pools: Sequence[str] | None, text: str, limit: int) -> list[Near]:
         """Raises EmbeddingFailed and IndexBroken."""
         if self.indexer is None:
             raise EmbeddingFailed(self.problem or "There is no embedding model; set roles.embedding.")
@@ -91,6 +93,12 @@ class VectorPart:
         if self._embedder is None or status is None or status.state != "serving":
             raise EmbeddingFailed(self.problem or "The vectors are being made. Try again in a moment.")
         return await self._embedder.embed_passages(texts)
+
+    async def opened(self) -> Embedder:
+        """The embedding model itself, once the vectors of memories are opened, for others who need it."""
+        await self._opened.wait()
+        assert self._chosen is not None  # noqa: S101
+        return self._chosen
 
     async def run(self) -> None:
         """Opens everything and follows the records. Replies go on by keywords whatever happens here."""
@@ -160,6 +168,8 @@ class VectorPart:
         memories.searcher.vectors = self
         memories.after_write.append(self.changed)
         memories.store.after_purge.append(self.purged)
+        self._chosen = inner
+        self._opened.set()
         return self.indexer
 
     def _remove_unused(self) -> None:

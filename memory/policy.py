@@ -53,6 +53,10 @@ class IndexPolicy(Policy):
     check_s: Annotated[float, Field(gt=0)] = Field(
         default=10, description="How often the index is looked at, and mended, in seconds."
     )
+    messages: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        default=50_000,
+        description="Messages of transcripts that are found by meaning, the newest; the others by words. 0: none.",
+    )
 
 
 class FilesPolicy(Policy):

@@ -48,7 +48,7 @@ class ArchiveClock(Protocol):
 
 class Archive:
     """`search.db` and the loop that feeds it. A session that changes is named by the store; what is new in it is read
-    from its transcript, from where the index stands."""
+    from its transcript, from where the index stands. `after_step` hears when something was taken in, or out."""
 
     def __init__(self, data_dir: Path, files: Files, store: SessionStore, clock: ArchiveClock, cut: Cut) -> None:
         self._data_dir = data_dir
@@ -74,6 +74,7 @@ class Archive:
         self._fresh.set()
         self._clean.set()
         self.problem: str | None = None
+        self.after_step: list[Callable[[], None]] = []
         store.changed.append(self.mark)
 
     @property
@@ -271,6 +272,8 @@ class Archive:
         if not self._changed:
             self._fresh.set()
             self._hurry.clear()
+        for hook in self.after_step:
+            hook()
 
     async def _purge(self) -> None:
         index = self._index

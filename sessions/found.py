@@ -54,6 +54,11 @@ class Scope:
     owners: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
 
+    def holds(self, key: str, owner: str | None) -> bool:
+        """Whether a chat is in it."""
+        under = (f"{prefix.rstrip(':')}:" for prefix in self.prefixes)
+        return key in self.keys or owner in self.owners or any(f"{key}:".startswith(one) for one in under)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:

@@ -6,17 +6,18 @@ import hashlib
 import unicodedata
 from collections.abc import Callable
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import bindparam, delete, func, insert, select, text
 
 from sessions.entries import AssistantEntry, RetractedEntry, ToolResultEntry, UserEntry
-from sessions.found import DamagedIndex, Origin, Place, Said, Scope, SearchFailed, scope_word
+from sessions.found import DamagedIndex, Origin, Place, Scope, SearchFailed, scope_word
+from sessions.heard import Feed, Gone, row_said
 from sessions.search_database import (
     CREATE_WORDS,
     PUT_WORDS,
     TAKE_WORDS,
+    add_indexes,
     build_engine,
     followed_table,
     interrupted_by,
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
     from pathlib import Path
 
-    from sqlalchemy import Connection, Engine, Row
+    from sqlalchemy import Connection, Engine
 
     from sessions.entries import Entry
+    from sessions.found import Said
 
 Cut = Callable[[str], list[str]]
+T = TypeVar("T")
 
 FORMAT = "1"
 MAX_TERMS = 64
@@ -50,6 +53,7 @@ class SearchIndex:
         self._cut = cut
         with self._reading() as connection:
             self._last_id = int(connection.execute(select(func.max(said_table.c.id))).scalar() or 0)
+        self.feed = Feed(self._last_id)
 
     @staticmethod
     def open(path: Path, cut: Cut) -> tuple[SearchIndex, bool]:
@@ -66,6 +70,8 @@ class SearchIndex:
                     connection.execute(insert(state_table), [{"name": n, "value": v} for n, v in wanted.items()])
                 elif not wanted.items() <= load_state(connection).items():
                     raise DamagedIndex("it was made with another version of the tokenizer")
+                else:
+                    add_indexes(connection)
             return SearchIndex(engine, cut), new
         except BaseException:
             engine.dispose()
@@ -73,6 +79,11 @@ class SearchIndex:
 
     def close(self) -> None:
         self._engine.dispose()
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """What `work` finds in the tables."""
+        with self._reading() as connection:
+            return work(connection)
 
     @contextmanager
     def _reading(self) -> Generator[Connection]:
@@ -114,10 +125,12 @@ class SearchIndex:
         before = self._last_id
         try:
             with told(), self._engine.begin() as connection:
-                yield Change(connection, self)
+                change = Change(connection, self)
+                yield change
         except BaseException:
             self._last_id = before
             raise
+        self.feed.commit(self._last_id, change.gone)
 
     def next_id(self) -> int:
         self._last_id += 1
@@ -179,7 +192,7 @@ class SearchIndex:
         """Messages by id."""
         with self._reading() as connection:
             rows = connection.execute(select(said_table).where(said_table.c.id.in_(ids)))
-            return {row.id: _said(row) for row in rows}
+            return {row.id: row_said(row) for row in rows}
 
     def around(self, message: Said, before: int, after: int) -> tuple[list[Said], list[Said]]:
         """What was said before and after a message in its session, each in the order it was said."""
@@ -188,7 +201,7 @@ class SearchIndex:
         with self._reading() as connection:
             earlier = connection.execute(own.where(seq < message.seq).order_by(seq.desc()).limit(before)).all()
             later = connection.execute(own.where(seq > message.seq).order_by(seq).limit(after)).all()
-        return [_said(row) for row in reversed(earlier)], [_said(row) for row in later]
+        return [row_said(row) for row in reversed(earlier)], [row_said(row) for row in later]
 
 
 class Change:
@@ -197,6 +210,7 @@ class Change:
     def __init__(self, connection: Connection, index: SearchIndex) -> None:
         self._connection = connection
         self._index = index
+        self.gone: list[Gone] = []
 
     def add(self, origin: Origin, entries: Iterable[Entry], place: Place) -> None:
         """Takes in what these entries say, and takes out what they retract; the session is followed up to `place`.
@@ -255,12 +269,15 @@ class Change:
     def _take(self, origin: Origin, which: Any) -> None:
         mine = (said_table.c.session == origin.session) & which
         rows = (
-            self._connection.execute(select(said_table.c.id, said_table.c.name, said_table.c.text).where(mine))
+            self._connection.execute(
+                select(said_table.c.id, said_table.c.seq, said_table.c.name, said_table.c.text).where(mine)
+            )
             .mappings()
             .all()
         )
         if rows:
             scope = origin.scope
+            self.gone += [Gone(self._index.next_id(), origin.session, row["seq"], origin.key) for row in rows]
             self._connection.execute(TAKE_WORDS, [self._words(scope, dict(row)) for row in rows])
             self._connection.execute(delete(said_table).where(mine))
 
@@ -288,18 +305,6 @@ def _row(entry: Entry) -> dict[str, Any] | None:
     if not said.strip():
         return None
     return {"seq": entry.seq, "at": round(entry.at.timestamp() * 1000), "role": role, "name": name, "text": said}
-
-
-def _said(row: Row[Any]) -> Said:
-    return Said(
-        id=row.id,
-        session=row.session,
-        seq=row.seq,
-        at=datetime.fromtimestamp(row.at / 1000, UTC),
-        role=row.role,
-        name=row.name,
-        text=row.text,
-    )
 
 
 def _match(terms: Sequence[str], scope: Scope | None) -> str:

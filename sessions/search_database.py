@@ -34,6 +34,7 @@ followed_table = Table(
     Column("owner", String(512)),
     Column("generation", BigInteger, nullable=False),
     Column("position", BigInteger, nullable=False, comment="bytes of that generation's transcript that are in here"),
+    Index("followed_owner", "owner"),
 )
 
 said_table = Table(
@@ -47,6 +48,7 @@ said_table = Table(
     Column("name", String(512)),
     Column("text", String, nullable=False),
     Index("said_place", "session", "seq"),
+    Index("said_at", "at"),
 )
 
 # A row of words is taken out by cutting its text again, so the state holds a fingerprint of the tokenizer: another one
@@ -58,6 +60,12 @@ CREATE_WORDS = (
 )
 PUT_WORDS = text("INSERT INTO words(rowid, scope, terms) VALUES (:id, :scope, :terms)")
 TAKE_WORDS = text("INSERT INTO words(words, rowid, scope, terms) VALUES ('delete', :id, :scope, :terms)")
+
+
+def add_indexes(connection: Connection) -> None:
+    """Those that a file of an older version lacks."""
+    for index in (*followed_table.indexes, *said_table.indexes):
+        index.create(connection, checkfirst=True)
 
 
 def load_state(connection: Connection) -> dict[str, str]:

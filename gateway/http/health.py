@@ -126,6 +126,15 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
             state="ok", detail=f"{status.done} texts" + (f", {status.failed} refused" * bool(status.failed))
         )
 
+    def messages() -> PartState:
+        status = parts.said.status
+        if not parts.said.configured:
+            return PartState(state="ok", detail="found by words only")
+        if status is None or status.state != "serving":
+            told = f"{status.done} of {status.total} have a vector; " if status and status.total else ""
+            return PartState(state="starting", detail=f"{told}{parts.said.problem or ''} Words serve.".strip())
+        return PartState(state="ok", detail=f"{status.done} have a vector")
+
     def files() -> PartState:
         problem = parts.workspaces.problem
         return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
@@ -150,6 +159,7 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         "archive": archive,
         "memory": memory,
         "vectors": vectors,
+        "messages": messages,
         "recall": recall,
         "files": files,
         "jobs": jobs,

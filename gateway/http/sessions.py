@@ -288,7 +288,8 @@ class SessionEndpoints:
         visible(self._parts, call)
         doomed = self._parts.store.sessions_of(call.key)
         await self._parts.turns.forget(call.key, [former.session for former in doomed])
-        await self._parts.archive.cleared(CLEARED_WAIT_S)
+        if await self._parts.archive.cleared(CLEARED_WAIT_S):
+            await self._parts.said.cleared(CLEARED_WAIT_S)
         return json_answer(DeletedView(deleted=len(doomed)))
 
     async def reset(self, call: Call) -> web.Response:
