@@ -96,7 +96,7 @@ class SaidSource:
         before = self._since
         self._since = index.read(lambda tables: time_of_newest(tables, self._most))
         self._extra = 0
-        old = index.read(lambda tables: places_between(tables, before, self._since, self._most))
+        old = index.read(lambda tables: places_between(tables, before, self._since))
         return [IndexChange(after, _id_of(*place), None) for place in old]
 
     async def _read(self, work: Callable[[SearchIndex], T]) -> T:

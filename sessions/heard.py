@@ -89,10 +89,10 @@ def heard_before(connection: Connection, before: int, since: int, limit: int) ->
     return [_row_heard(row) for row in connection.execute(query)]
 
 
-def places_between(connection: Connection, since: int, until: int, limit: int) -> list[tuple[str, int]]:
+def places_between(connection: Connection, since: int, until: int) -> list[tuple[str, int]]:
     """Session and seq of what was said from one time on and before another (milliseconds)."""
     table = said_table.c
-    query = select(table.session, table.seq).where(table.at >= since, table.at < until).limit(limit)
+    query = select(table.session, table.seq).where(table.at >= since, table.at < until)
     return [(row[0], row[1]) for row in connection.execute(query)]
 
 
