@@ -237,7 +237,9 @@ def build_parts(
     )
     scheduler.add(cleanup)
     scheduler.add(Retention(memory, config.memory.retention, config.sessions.reset.zone(zone)))
-    work = build_memory_work(memory=memory, models=models, ledger=ledger, clock=clock, policy=config.memory)
+    work = build_memory_work(
+        memory=memory, vectors=vectors, models=models, ledger=ledger, clock=clock, policy=config.memory
+    )
     store.after_append.append(work.gates.spoken)
     scheduler.add(work.gates)
     learner, remember = build_learning(

@@ -10,6 +10,7 @@ import structlog
 
 from memory.errors import InvalidMemory, MemoryConflict, MemoryUnavailable, NotThere
 from memory.jobs import MemoryJob, ended
+from memory.records import Viewer
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.vectors import Opener
     from memory.job_store import JobStore
     from memory.memory import Memories
-    from memory.records import Pool, Viewer
+    from memory.records import Pool
 
 T = TypeVar("T")
 RETRY_S = 10.0
@@ -27,6 +28,9 @@ AT_ONCE = 2
 """Jobs that work at the same time; replies need the rest of the machine."""
 
 log = structlog.get_logger()
+
+UPKEEP = Viewer(user=None, author="sessiond", origin="upkeep", admin=True)
+"""What the daemon itself starts, for nobody in particular."""
 
 
 class JobStopped(Exception):
@@ -105,6 +109,8 @@ class MemoryJobs:
         self._running: dict[str, Progress] = {}
         self._group: asyncio.TaskGroup | None = None
         self._begun = asyncio.Event()
+        self._wanted: set[str] = set()
+        self._wake = asyncio.Event()
         self._room = asyncio.Semaphore(AT_ONCE)
 
     def add(self, kind: JobKind) -> None:
@@ -131,10 +137,28 @@ class MemoryJobs:
                 for job in left:
                     self._launch(job, store)
                 self._begun.set()
-                await asyncio.Event().wait()
+                while True:
+                    await self._wake.wait()
+                    self._wake.clear()
+                    await self._start_wanted()
             finally:
                 self._group = None
                 self._begun.clear()
+
+    def want(self, kind: str) -> None:
+        """Starts a job of the whole instance by itself, as soon as jobs run."""
+        self._wanted.add(kind)
+        self._wake.set()
+
+    async def _start_wanted(self) -> None:
+        for kind in sorted(self._wanted):
+            try:
+                await self.start(UPKEEP, kind, automatic=True)
+                self._wanted.discard(kind)
+            except MemoryUnavailable as error:
+                log.warning("memory_jobs.wait", error=str(error))
+                await self._clock.sleep(RETRY_S)
+                self._wake.set()
 
     async def start(
         self,
@@ -165,6 +189,9 @@ class MemoryJobs:
         """Ends a job after the step it is at. Raises NotThere, and MemoryConflict when it has ended."""
         job = await (await self._memory.open()).store.jobs.load(viewer, job_id)
         running = self._running.get(job.id)
+        kind = self._kinds.get(job.kind)
+        if kind is not None and kind.whole and running is not None:
+            raise MemoryConflict("This job goes on to its end: what it makes is of no use before.")
         if running is None:
             raise MemoryConflict("This job has ended already.")
         running.stop()

@@ -15,6 +15,7 @@ from gateway.ending import session_ended
 from gateway.learning import Learner
 from gateway.memory_jobs import MemoryJobs
 from gateway.recategorize import Recategorize, begin_recategorize
+from gateway.reindex import Reindex
 from gateway.remember import Remember
 from gateway.sorting import TopicSorter
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gateway.models.pool import ModelPool
     from gateway.scheduler import Scheduler
     from gateway.turns import Turns
+    from gateway.vectors import VectorPart
     from memory.policy import MemoryPolicy
     from sessions.store import SessionStore
 
@@ -42,7 +44,13 @@ class MemoryWork:
 
 
 def build_memory_work(
-    *, memory: MemoryPart, models: ModelPool, ledger: UsageLedger, clock: Clock, policy: MemoryPolicy
+    *,
+    memory: MemoryPart,
+    vectors: VectorPart,
+    models: ModelPool,
+    ledger: UsageLedger,
+    clock: Clock,
+    policy: MemoryPolicy,
 ) -> MemoryWork:
     """Kinds of jobs that need more than this are added to it."""
     sorter = TopicSorter(Asker(ledger, clock, key="memory:topics"))
@@ -51,6 +59,8 @@ def build_memory_work(
     tidying = Asker(ledger, clock, key="memory:consolidation")
     jobs.add(Recategorize(memory, models, sorter))
     jobs.add(Consolidation(memory, models, tidying, clock, gates.begun))
+    jobs.add(Reindex(vectors, clock))
+    vectors.on_new = partial(jobs.want, Reindex.name)
     classifier = Classifier(memory, models, sorter, clock, partial(begin_recategorize, jobs))
     return MemoryWork(jobs, gates, classifier)
 

@@ -19,7 +19,7 @@ from memory.source import MemorySource
 from memory.vector_cache import VectorCache
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from gateway.clock import Clock
@@ -71,10 +71,18 @@ class VectorPart:
         self.indexer: Indexer | None = None
         self.sources: list[IndexSource] = []
         self.problem: str | None = None
+        self.on_new: Callable[[], None] = lambda: None
+        """Every text gets its vector anew."""
 
     @property
     def configured(self) -> bool:
         return self._name is not None
+
+    @property
+    def model(self) -> str | None:
+        """The provider's name of the embedding model."""
+        described = None if self._name is None else self._models.get(self._name)
+        return self._name if described is None else described.model or self._name
 
     @property
     def status(self) -> IndexStatus | None:
@@ -125,6 +133,12 @@ class VectorPart:
         if self.indexer is not None:
             self.indexer.wake()
 
+    def rebuild(self) -> bool:
+        """Makes the index anew; False: it is not open yet."""
+        if self.indexer is not None:
+            self.indexer.rebuild()
+        return self.indexer is not None
+
     def changed(self, _memory: Memory) -> None:
         """A memory was written or deleted: the index follows."""
         self.wake()
@@ -164,6 +178,7 @@ class VectorPart:
             policy=self._policy.index,
             sleep=self._clock.sleep,
             on_problem=self._note,
+            on_new=lambda: self.on_new(),
         )
         memories.searcher.vectors = self
         memories.after_write.append(self.changed)

@@ -65,7 +65,8 @@ class IndexSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexStatus:
-    """How far the index is. `failed`: texts the model refused; they are found by keywords only."""
+    """How far the index is. `failed`: texts the model refused; they are found by keywords only. `builds`: how often it
+    was compared with its sources and found, or made, whole."""
 
     state: Serving
     fingerprint: str | None
@@ -73,6 +74,7 @@ class IndexStatus:
     total: int
     failed: int
     problem: str | None
+    builds: int
 
 
 class Indexer:
@@ -87,13 +89,17 @@ class Indexer:
         policy: IndexPolicy,
         sleep: Callable[[float], Awaitable[None]],
         on_problem: Callable[[str | None], None] = lambda _: None,
+        on_new: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_new`: every text there is gets its vector anew, for a new model or since the index was damaged."""
         self._embedder = embedder
         self._index = index
         self._sources = sources
         self._policy = policy
         self._sleep = sleep
         self._on_problem = on_problem
+        self._on_new = on_new
+        self._builds = 0
         self._state: Serving = "starting"
         self._fingerprint: str | None = None
         self._held: dict[str, Point] = {}
@@ -116,6 +122,7 @@ class Indexer:
             total=self._total,
             failed=len(self._failed),
             problem=self._problem,
+            builds=self._builds,
         )
 
     def wake(self) -> None:
@@ -206,6 +213,8 @@ class Indexer:
             async for page in source.everything():
                 self._match(page, there)
         await self._index.remove([parse_point(key, pool) for key, pool in there.items()])
+        if self._total and not self._done:
+            self._on_new()
         if self._done < self._total:
             for source in self._sources:
                 async for page in source.everything():
@@ -216,6 +225,7 @@ class Indexer:
         await self._index.drop_others()
         self._done, self._total = len(self._held), len(self._held) + len(self._failed)
         self._state = "serving"
+        self._builds += 1
         self._tell(None)
         await self._index.wipe(None)
 

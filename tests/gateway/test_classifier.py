@@ -17,7 +17,7 @@ from gateway.models.policy import ModelPolicy, RolesPolicy
 from gateway.models.pool import ModelPool
 from memory.policy import MemoryPolicy
 from memory.records import Change, Draft
-from tests.gateway.test_memory_tools import Opened
+from tests.gateway.test_memory_tools import Opened, no_vectors
 from tests.memory.opened import opened, person
 
 if TYPE_CHECKING:
@@ -69,7 +69,14 @@ async def sorting(path: Path, sorter: Sorter) -> AsyncIterator[tuple[Memories, M
         pool.put(sorter)
         ledger = UsageLedger(path / "ledger.db", clock, lambda *_: None)
         part = Opened(path, memories)
-        work = build_memory_work(memory=part, models=pool, ledger=ledger, clock=clock, policy=MemoryPolicy())
+        work = build_memory_work(
+            memory=part,
+            vectors=no_vectors(path, part, clock),
+            models=pool,
+            ledger=ledger,
+            clock=clock,
+            policy=MemoryPolicy(),
+        )
         classifier = work.classifier
         task = asyncio.create_task(classifier.run())
         while memories.recategorize is None:

@@ -20,7 +20,7 @@ from gateway.models.pool import ModelPool
 from memory.policy import ConsolidationPolicy, MemoryPolicy
 from memory.records import Change, Draft, ListQuery, TopicDraft, user_pool
 from sessions.entries import UserEntry
-from tests.gateway.test_memory_tools import Opened
+from tests.gateway.test_memory_tools import Opened, no_vectors
 from tests.journeys.helpers import Helper
 from tests.memory.opened import opened, person
 
@@ -104,7 +104,9 @@ async def tidying(
         ledger = UsageLedger(path / "ledger.db", clock, lambda *_: None)
         settings = MemoryPolicy(consolidation=ConsolidationPolicy(**policy))
         part = Opened(path, memories)
-        work = build_memory_work(memory=part, models=pool, ledger=ledger, clock=clock, policy=settings)
+        work = build_memory_work(
+            memory=part, vectors=no_vectors(path, part, clock), models=pool, ledger=ledger, clock=clock, policy=settings
+        )
         task = asyncio.create_task(work.jobs.run())
         await work.jobs._begun.wait()
         try:

@@ -13,6 +13,7 @@ from gateway.memories import MemoryPart
 from gateway.memory_opening import open_memories
 from gateway.memory_tools import memory_tools
 from gateway.tools import ToolContext, ToolRegistry
+from gateway.vectors import VectorPart
 from memory.policy import MemoryPolicy
 from memory.records import Viewer
 from sessions.entries import ToolCall
@@ -22,10 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from gateway.clock import Clock
     from memory.memory import Memories
 
 ROOT = Viewer(user="owner", author="owner", admin=True)
 AGENTS = {"shop": AgentPolicy(project="shop"), "main": AgentPolicy()}
+
+
+def no_vectors(path: Path, memory: MemoryPart, clock: Clock) -> VectorPart:
+    """No embedding model."""
+    return VectorPart(
+        name=None, models={}, policy=MemoryPolicy(), environ={}, data_dir=path, memory=memory, clock=clock
+    )
 
 
 class Opened(MemoryPart):
