@@ -112,6 +112,8 @@ def judge(proposals: Sequence[Proposal], given: Learnable) -> Judged:
 
 
 def _judged(proposal: Proposal, given: Learnable) -> Step | str:
+    ids = () if proposal.op == "add" else tuple(dict.fromkeys(proposal.ids))
+    proposal = replace(proposal, ids=ids)
     by_id = {m.id: m for m in given.known if given.shown is None or m.id in given.shown}
     if any(one not in by_id for one in proposal.ids):
         return "names a memory that was not shown"
