@@ -24,6 +24,8 @@ NAMES = (
     "sessions.js",
     "map.js",
     "jobs.js",
+    "refresh.js",
+    "topics.js",
     "icon.svg",
 )
 

@@ -19,6 +19,7 @@ COLOURS = 8
 APART = 12.0
 GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 TRIES = 3_000
+DIRECTIONS, ROUNDS = 8, 12
 TOLD = 120
 
 
@@ -41,8 +42,12 @@ def flatten(vectors: Vectors) -> list[tuple[float, float]]:
     if len(vectors) < 2:
         return [(0.5, 0.5)] * len(vectors)
     centred = vectors - vectors.mean(axis=0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    plane = centred @ axes[:2].T
+    # the whole decomposition takes a second for a map; a few rounds over a few directions find the first two
+    found = np.random.default_rng(0).standard_normal((centred.shape[1], DIRECTIONS))
+    for _ in range(ROUNDS):
+        found, _ = np.linalg.qr(centred.T @ (centred @ found))
+    _, _, axes = np.linalg.svd(centred @ found, full_matrices=False)
+    plane = (centred @ found) @ axes[:2].T
     if plane.shape[1] < 2:
         plane = np.column_stack([plane[:, 0], np.zeros(len(plane))])
     low, high = np.percentile(plane, [1, 99], axis=0)
@@ -55,20 +60,23 @@ def spread(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     that memories which say the same can each be pointed at. Those beyond what the map has room for stay."""
     taken: dict[tuple[int, int], list[tuple[float, float]]] = {}
     placed: list[tuple[float, float]] = []
+    begin: dict[tuple[int, int], int] = {}
     for point in points:
-        free = next((one for one in _around(point) if not _is_taken(one, taken)), point)
+        at = _cell(point)
+        tried = ((step, one) for step, one in _around(point, begin.get(at, 0)) if not _is_taken(one, taken))
+        step, free = next(tried, (TRIES, point))
+        begin[at] = max(step, begin.get(at, 0))
         taken.setdefault(_cell(free), []).append(free)
         placed.append(free)
     return placed
 
 
-def _around(point: tuple[float, float]) -> Iterator[tuple[float, float]]:
-    for step in range(TRIES):
+def _around(point: tuple[float, float], begin: int) -> Iterator[tuple[int, tuple[float, float]]]:
+    """The point itself, then a spiral round it from its step `begin` on: what is nearer is taken already."""
+    for step in (0, *range(max(1, begin), TRIES)):
         away, angle = APART / 2 * math.sqrt(step), step * GOLDEN_ANGLE
-        yield (
-            min(max(point[0] + away * math.cos(angle), MARGIN), WIDTH - MARGIN),
-            min(max(point[1] + away * math.sin(angle), MARGIN), HEIGHT - MARGIN),
-        )
+        x, y = point[0] + away * math.cos(angle), point[1] + away * math.sin(angle)
+        yield step, (min(max(x, MARGIN), WIDTH - MARGIN), min(max(y, MARGIN), HEIGHT - MARGIN))
 
 
 def _cell(point: tuple[float, float]) -> tuple[int, int]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from gateway.console.desk import Desk
+    from gateway.parts import Parts
     from memory.memory import Memories
     from memory.records import Memory, Pool, Source, Topic, Viewer
 
@@ -35,6 +36,14 @@ Text = Annotated[str, Field(max_length=300)]
 
 class PoolQuery(Body):
     pool: Text = ""
+
+
+async def asked(parts: Parts, call: Call) -> tuple[Memories, Viewer, Pool | None]:
+    """Memory, who looks at it, and the pool they name, if any."""
+    pool = getattr(call.query, "pool", "")
+    named = parse_pool(pool) if pool else None
+    viewer = viewer_for(call, named)
+    return await parts.memory.open(), viewer, named
 
 
 class MemoriesQuery(PoolQuery):
@@ -80,15 +89,9 @@ class MemoryPages:
             page("GET", "/memory/{id}", self.one, "One memory, with its history"),
         ]
 
-    async def _asked(self, call: Call) -> tuple[Memories, Viewer, Pool | None]:
-        pool = getattr(call.query, "pool", "")
-        named = parse_pool(pool) if pool else None
-        viewer = viewer_for(call, named)
-        return await self._parts.memory.open(), viewer, named
-
     async def index(self, call: Call) -> web.StreamResponse:
         query: MemoriesQuery = call.query
-        memories, viewer, pool = await self._asked(call)
+        memories, viewer, pool = await asked(self._parts, call)
         topics = await memories.topics.topics(viewer, pool)
         filters = await narrowed(memories, viewer, pool, [query.topic] if query.topic not in ("", "-") else None)
         filters = replace(
@@ -132,7 +135,7 @@ class MemoryPages:
         ]
 
     async def one(self, call: Call) -> web.StreamResponse:
-        memories, viewer, _ = await self._asked(call)
+        memories, viewer, _ = await asked(self._parts, call)
         memory = await memories.load(viewer, call.path("id"))
         (row,) = await self._rows(memories, viewer, [memory])
         history = [audit_view(entry) for entry in await memories.history(viewer, memory.id)]
@@ -154,14 +157,14 @@ class MemoryPages:
 
     async def merge(self, call: Call) -> web.StreamResponse:
         query: MergeQuery = call.query
-        memories, viewer, _ = await self._asked(call)
+        memories, viewer, _ = await asked(self._parts, call)
         ids = [query.id] if isinstance(query.id, str) else query.id
         chosen = [await memories.load(viewer, one) for one in dict.fromkeys(ids[:50])]
         return self._desk.show("memory_merge.html", call, memories=chosen)
 
     async def topics(self, call: Call) -> web.StreamResponse:
         query: PoolQuery = call.query
-        memories, viewer, pool = await self._asked(call)
+        memories, viewer, pool = await asked(self._parts, call)
         return self._desk.show(
             "topics.html",
             call,
@@ -173,7 +176,7 @@ class MemoryPages:
 
     async def map(self, call: Call) -> web.StreamResponse:
         query: PoolQuery = call.query
-        memories, viewer, pool = await self._asked(call)
+        memories, viewer, pool = await asked(self._parts, call)
         filters = await narrowed(memories, viewer, pool, None)
         shown, more = await memories.page(viewer, filters, ListQuery(limit=ON_MAP))
         topics = await self._topics_of(memories, viewer, shown)

@@ -16,6 +16,7 @@ from gateway.console.desk import Desk, allowed
 from gateway.console.job_pages import JobPages
 from gateway.console.logins import LASTS
 from gateway.console.memory_pages import MemoryPages
+from gateway.console.memory_work import MemoryWork
 from gateway.console.rendering import Pages
 from gateway.console.settings import settings_of
 from gateway.console.troubles import summaries_on, troubles
@@ -201,6 +202,7 @@ def routes(parts: Parts, tokens: Tokens, logins: Logins) -> list[Route]:
         page("GET", "/usage", at.usage, "Usage", query=UsageQuery),
         page("GET", "/settings", at.settings, "Settings", roles=("admin",)),
         *ChatPages(desk).routes(),
+        *MemoryWork(desk).routes(),
         *MemoryPages(desk).routes(),
         *JobPages(desk).routes(),
         *assets.routes(files),

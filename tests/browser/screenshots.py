@@ -35,6 +35,8 @@ PAGES = {
     "memory-trash": "/memory?state=trashed",
     "memory-map": "/memory/map",
     "memory-topics": "/memory/topics",
+    "memory-runs": "/memory/runs",
+    "memory-settings": "/memory/settings",
     "jobs": "/jobs",
     "job": "/jobs/every-hour",
     "hook": "/hooks/deploys",

@@ -54,7 +54,16 @@ async def every_page(client: Client) -> list[str]:
             f"/memory/{one}",
             f"/memory/merge?id={one}&id={other}",
         ),
-        *("/memory/map", "/memory/topics", "/jobs", "/jobs/every-hour", "/jobs/evening-note", "/hooks/deploys"),
+        *(
+            "/memory/map",
+            "/memory/topics",
+            "/memory/runs",
+            "/memory/settings",
+            "/jobs",
+            "/jobs/every-hour",
+            "/jobs/evening-note",
+            "/hooks/deploys",
+        ),
         *("/usage", "/settings", "/sessions/not-a-key"),
     ]
 

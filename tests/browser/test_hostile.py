@@ -119,6 +119,10 @@ async def poison(client: Client) -> list[str]:
             f"/memory/merge?id={ids[0]}&id={ids[1]}",
             "/memory/map",
             "/memory/topics",
+            "/memory/runs",
+            f"/memory/runs?pool={_path('user:' + EVIL[:60])}",
+            f"/memory/settings?pool={_path('user:' + EVIL[:60])}",
+            f"/memory/runs/{evil}",
             f"/memory/topics?pool=user:{evil}",
         ),
         *(

@@ -11,11 +11,9 @@ export function fieldsOf(form) {
   for (const input of form.elements) {
     if (!input.name || input.disabled || (input.type === "radio" && !input.checked)) continue;
     const value = valueOf(input);
-    const [name, inner] = input.name.split(".");
-    if (inner) fields[name] ??= {};
-    if (value === undefined) continue;
-    if (inner) fields[name][inner] = value;
-    else fields[name] = value;
+    const [last, ...outer] = input.name.split(".").reverse();
+    const place = outer.reverse().reduce((at, name) => (at[name] ??= {}), fields);
+    if (value !== undefined) place[last] = value;
   }
   for (const [name, value] of Object.entries(fields)) {
     if (value?.constructor === Object && !Object.keys(value).length) fields[name] = null;
@@ -31,6 +29,10 @@ function valueOf(input) {
       return text || null;
     case "number":
       return text ? Number(text) : undefined;
+    case "number-null":
+      return text ? Number(text) : null;
+    case "switch":
+      return text ? text === "true" : null;
     case "off":
       return text === "off" ? null : text || undefined;
     case "number-off":
