@@ -9,21 +9,17 @@ from pydantic import Field
 
 from gateway.console.memory_pages import PoolQuery, asked
 from gateway.console.personal import choices_of
-from gateway.http.memory_runs import change_views
+from gateway.http.memory_runs import can_undo, changes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from aiohttp import web
 
     from gateway.console.desk import Desk
-    from gateway.http.memory_runs import ChangeView
     from gateway.http.routes import Call, Route
-    from gateway.memory_jobs import JobKind
-    from memory.jobs import JobChange, MemoryJob
+    from memory.jobs import MemoryJob
     from memory.learning import LearnRun
-    from memory.memory import Memories
-    from memory.records import Viewer
 
 RUNS = 30
 LESSONS = 30
@@ -91,8 +87,7 @@ class MemoryWork:
         )
 
     def _run(self, job: MemoryJob) -> Run:
-        ended = job.state != "running" and job.undone_at is None
-        return Run(job=job, can_undo=ended and changes_memories(job, self._parts.memory_jobs.kinds))
+        return Run(job=job, can_undo=can_undo(job, self._parts.memory_jobs.kinds))
 
     def _lesson(self, run: LearnRun) -> Lesson:
         record = None if run.session is None else self._parts.store.index.find(run.session)
@@ -101,10 +96,8 @@ class MemoryWork:
     async def one(self, call: Call) -> web.StreamResponse:
         memories, viewer, _ = await asked(self._parts, call)
         job = await memories.store.jobs.load(viewer, call.path("id"))
-        changes = await memories.store.job_changes(viewer, job.id)
-        return self._desk.show(
-            "memory_run.html", call, run=self._run(job), changes=await _told(memories, viewer, changes)
-        )
+        changes = await changes_of(memories, viewer, job)
+        return self._desk.show("memory_run.html", call, run=self._run(job), changes=changes)
 
     async def settings(self, call: Call) -> web.StreamResponse:
         query: PoolQuery = call.query
@@ -119,16 +112,3 @@ class MemoryWork:
             groups=choices_of(self._parts.personal.configured, chosen),
             learns=self._parts.remember.learns,
         )
-
-
-def changes_memories(job: MemoryJob, kinds: Mapping[str, JobKind]) -> bool:
-    """Whether there is something to take back: a job of the whole instance changes none by itself."""
-    kind = kinds.get(job.kind)
-    return kind is None or not kind.whole
-
-
-async def _told(memories: Memories, viewer: Viewer, changes: Sequence[JobChange]) -> list[ChangeView]:
-    """With topics by their names."""
-    ids = {side["topic"] for change in changes for side in (change.before, change.after) if side is not None}
-    found = await memories.topics.by_id(viewer, [one for one in ids if one is not None])
-    return change_views(changes, {topic.id: topic.name for topic in found.values()})

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from gateway.memory_jobs import JobKind
     from gateway.parts import Parts
     from memory.jobs import JobChange, MemoryJob
     from memory.memory import Memories
@@ -144,7 +145,7 @@ class MemoryRunRoutes:
     async def undo(self, call: Call) -> web.Response:
         memories, viewer, _ = await self._asked(call)
         job = await memories.store.jobs.load(viewer, call.path("id"))
-        if not self._undoable(job):
+        if not changes_memories(job, self._parts.memory_jobs.kinds):
             raise MemoryConflict("This kind of job changes no memories, so there is nothing to undo.")
         undone = await memories.undo_job(viewer, job.id)
         detail = await self._detail(memories, viewer, undone.job)
@@ -158,20 +159,32 @@ class MemoryRunRoutes:
         viewer = viewer_for(call, named)
         return await self._parts.memory.open(), viewer, named
 
-    def _undoable(self, job: MemoryJob) -> bool:
-        kind = self._parts.memory_jobs.kinds.get(job.kind)
-        return kind is None or not kind.whole
-
     def _view(self, job: MemoryJob) -> MemoryRunView:
         plain = {name: getattr(job, name) for name in MemoryRunView.model_fields if name not in ("pool", "can_undo")}
-        can_undo = job.state != "running" and job.undone_at is None and self._undoable(job)
-        return MemoryRunView(**plain, pool=None if job.pool is None else str(job.pool), can_undo=can_undo)
+        pool = None if job.pool is None else str(job.pool)
+        return MemoryRunView(**plain, pool=pool, can_undo=can_undo(job, self._parts.memory_jobs.kinds))
 
     async def _detail(self, memories: Memories, viewer: Viewer, job: MemoryJob) -> MemoryRunDetail:
-        changes = await memories.store.jobs.changes(viewer, job.id)
-        ids = {side["topic"] for change in changes for side in (change.before, change.after) if side is not None}
-        names = {topic.id: topic.name for topic in (await memories.topics.by_id(viewer, list(ids - {None}))).values()}
-        return MemoryRunDetail(**dict(self._view(job)), changes=change_views(changes, names))
+        return MemoryRunDetail(**dict(self._view(job)), changes=await changes_of(memories, viewer, job))
+
+
+def changes_memories(job: MemoryJob, kinds: Mapping[str, JobKind]) -> bool:
+    """Whether a run changes what people remember: one of the whole instance does not."""
+    kind = kinds.get(job.kind)
+    return kind is None or not kind.whole
+
+
+def can_undo(job: MemoryJob, kinds: Mapping[str, JobKind]) -> bool:
+    """Whether a run's changes can be taken back now."""
+    return job.state != "running" and job.undone_at is None and changes_memories(job, kinds)
+
+
+async def changes_of(memories: Memories, viewer: Viewer, job: MemoryJob) -> list[ChangeView]:
+    """What a run did to each memory, with topics by their names."""
+    changes = await memories.store.jobs.changes(viewer, job.id)
+    ids = {side["topic"] for change in changes for side in (change.before, change.after) if side is not None}
+    names = {topic.id: topic.name for topic in (await memories.topics.by_id(viewer, list(ids - {None}))).values()}
+    return change_views(changes, names)
 
 
 def change_views(changes: Sequence[JobChange], names: Mapping[str, str]) -> list[ChangeView]:
