@@ -135,7 +135,10 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A memory to be written. `topic` is an id or a name; `pool` None: the viewer's own."""
+    """A memory to be written. `topic` is an id or a name; `pool` None: the viewer's own.
+
+    `id`: what it is known as where it comes from; one that is here already is left as it is.
+    """
 
     text: str
     topic: str | None = None
@@ -147,6 +150,7 @@ class Draft:
     valid_from: datetime | None = None
     created_at: datetime | None = None
     supersedes: str | None = None
+    id: str | None = None
 
 
 class Keep(Enum):

@@ -53,7 +53,33 @@ class Writes:
         """Each draft's outcome, in order. What was deleted is not brought back by what is not deliberate."""
         prepared = [await self._prepare(draft) for draft in drafts]
         known = await self._known([(p.memory.pool, text_hash(p.memory.text)) for p in prepared])
-        return [await self._add(one, known) for one in prepared]
+        there = await self._there([draft.id for draft in drafts if draft.id is not None])
+        return [await self._taken_over(one, there, known) for one in prepared]
+
+    async def _taken_over(self, one: _Prepared, there: Mapping[str, Memory], known: _Known) -> Written | Forgotten:
+        """What was taken over before stays as it is here, whatever became of it; so does the one memory of a topic."""
+        if one.draft.id is None:
+            return await self._add(one, known)
+        before = there.get(one.draft.id)
+        if before is None and one.memory.place is not None:
+            before = await self.holder(one.memory.place)
+        if before is None:
+            return await self._add(one, known)
+        if before.pool != one.memory.pool:
+            fresh = dataclasses.replace(one.memory, id=self._new_id())
+            return await self._add(dataclasses.replace(one, memory=fresh), known)
+        if before.state == "trashed":
+            return Forgotten("This is in the trash here.")
+        return Written(memory=before, outcome="unchanged", redacted=one.redacted)
+
+    async def _there(self, ids: Sequence[str]) -> dict[str, Memory]:
+        """Memories with one of these ids, of whatever pool and state."""
+        found: dict[str, Memory] = {}
+        for at in range(0, len(ids), CHUNK):
+            query = select(memories).where(memories.c.id.in_(ids[at : at + CHUNK]))
+            rows = (await self._connection.execute(query)).mappings()
+            found |= {row["id"]: memory_from_row(row) for row in rows}
+        return found
 
     async def _prepare(self, draft: Draft) -> _Prepared:
         pool = await self._pool(draft.pool)
@@ -66,7 +92,7 @@ class Writes:
         now = self._op.now
         created = whole(draft.created_at or now)
         memory = Memory(
-            id=self._new_id(),
+            id=draft.id or self._new_id(),
             pool=pool,
             text=text,
             topic=None if topic is None else topic.id,
@@ -108,7 +134,7 @@ class Writes:
                 after = self._corrected(holder, memory.text, "edited", **self._fields(given), **origin)
                 known.put(after)
                 return Written(memory=after, outcome="updated", redacted=prepared.redacted)
-            if not await self._taken(memory.place):
+            if draft.id is None and not await self._taken(memory.place):
                 memory = dataclasses.replace(memory, id=memory.place)
         known.put(self._op.insert(memory, "added"))
         return Written(memory=memory, outcome="added", redacted=prepared.redacted)

@@ -12,6 +12,7 @@ from gateway.cli import (
     evaluate,
     evaluate_memory,
     hooks,
+    imports,
     jobs,
     learning,
     mcp,
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 for group in (server, chat, search, data, mcp):
     group.register(app)
+app.add_typer(imports.app, name="import")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(hooks.app, name="hooks")

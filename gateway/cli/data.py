@@ -1,4 +1,4 @@
-"""Commands on data: export, import, verify, repair, backup, cleanup."""
+"""Commands on data: export, verify, repair, backup, cleanup."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     app.command("export")(export_session)
-    app.command("import")(import_file)
     app.command()(verify)
     app.command()(repair)
     app.command()(backup)
@@ -42,21 +41,6 @@ def export_session(
         return
     output.write_bytes(content)
     typer.echo(f"Wrote {output} ({len(content)} bytes).", err=True)
-
-
-def import_file(
-    file: Annotated[Path, typer.Argument(help="Our JSONL, OpenAI messages, a pi session, conversations.json.")],
-    key: Annotated[str | None, typer.Option("--key", help="Where it goes, unless the file says so.")] = None,
-    url: Url = None,
-) -> None:
-    """Take over conversations from a file: all of them, or none."""
-    try:
-        content = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{file} cannot be read: {error}", USAGE)
-    taken = Daemon(url).call("POST", "/v1/import", {"content": content, "key": key})
-    for one in taken["sessions"]:
-        typer.echo(f"{one['key']}: {one['entries']} entries")
 
 
 def verify(data_dir: DataDir = None, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:

@@ -13,6 +13,8 @@ from gateway.http.routes import Call, Route, json_answer
 from gateway.surfaces.engram_bodies import (
     AddIn,
     EngramErrorView,
+    EngramImportIn,
+    EngramImportView,
     EngramListIn,
     EngramMemoriesView,
     EngramMemoryView,
@@ -21,6 +23,7 @@ from gateway.surfaces.engram_bodies import (
     OneQuery,
     RunStatusView,
     RunView,
+    SlicesView,
     TopicIn,
 )
 from gateway.surfaces.engram_intake import given_facts, given_time, input_type, spoken
@@ -37,6 +40,7 @@ from gateway.surfaces.engram_scope import (
     refused,
     wanted_parts,
 )
+from gateway.surfaces.engram_takeover import take_over, taken_view, topics_of
 from gateway.surfaces.engram_views import group_view, memory_view, run_status_view
 from memory.errors import NotThere
 from memory.records import Filters, ListQuery
@@ -52,6 +56,7 @@ if TYPE_CHECKING:
 BASE = "/engram/v1"
 MODES: dict[str, Mode] = {"vector": "vector", "bm25": "keyword", "hybrid": "hybrid", "fetch": "fetch"}
 SEARCH_LIMIT = 10
+LIMITS: dict[Mode, int] = {"fetch": 100}
 
 
 class Engram:
@@ -102,7 +107,7 @@ class Engram:
         mode = MODES[body.retrieval_config.retrieval_type] if body.retrieval_config else "hybrid"
         if not body.query.strip() and mode != "fetch":
             raise refused("query", "is empty; only the retrieval type fetch needs none")
-        limit = (body.retrieval_config.limit if body.retrieval_config else None) or SEARCH_LIMIT
+        limit = (body.retrieval_config.limit if body.retrieval_config else None) or LIMITS.get(mode, SEARCH_LIMIT)
         project = await self._project(call)
         memories = await self._parts.memory.open()
         hits: list[tuple[float, Viewer, Memory]] = []
@@ -153,6 +158,21 @@ class Engram:
     async def verify(self, call: Call) -> web.Response:
         await self._project(call)
         return web.Response(status=204)
+
+    async def slices(self, call: Call) -> web.Response:
+        project = await self._project(call)
+        return json_answer({"slices": await self._parts.engram_book.slices(project.name)})
+
+    async def take_over(self, call: Call) -> web.Response:
+        body: EngramImportIn = call.body
+        project = await self._project(call)
+        memories, book = await self._parts.memory.open(), self._parts.engram_book
+        if body.groups:
+            await book.put_topics(project.name, topics_of(body.groups))
+            project = await self._project(call)
+        taken = await take_over(memories, project, call.caller.name, body.memories)
+        await book.note_slices(project.name, body.slices, ended=body.ended)
+        return json_answer(taken_view(taken))
 
     # --- what they share ------------------------------------------------------------------------------------------
 
@@ -251,5 +271,14 @@ def routes(parts: Parts) -> list[Route]:
         route("DELETE", named, r.delete, "Engram: delete a memory for good", none, query=OneQuery),
         route("GET", f"{BASE}/runs/{{id}}", r.run, "Engram: what became of a write", {200: RunStatusView}),
         route("GET", f"{BASE}/groups", r.groups, "Engram: groups and topics", {200: GroupsView}),
+        route("GET", f"{BASE}/import", r.slices, "How far an import from Engram has come", {200: SlicesView}),
+        route(
+            "POST",
+            f"{BASE}/import",
+            r.take_over,
+            "Take over memories of Engram",
+            {200: EngramImportView},
+            body=EngramImportIn,
+        ),
         route("GET", f"{BASE}/auth/verify", r.verify, "Engram: whether a key is valid", none),
     ]

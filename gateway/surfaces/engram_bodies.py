@@ -94,6 +94,75 @@ class OneQuery(Body):
     group: Name | None = None
 
 
+class TakenMemoryIn(BaseModel):
+    """A memory as Engram shows it; what it says beside that is not needed."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: Annotated[str, Field(min_length=1, max_length=200)]
+    content: Text
+    topic: Name
+    group: Name = "default"
+    created_at: AwareDatetime
+    user_id: UserId | None = None
+    properties: Properties | None = None
+
+
+class TakenScopingIn(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    user_scoped: bool
+    scope_properties: Annotated[list[Name], Field(max_length=16)] | None = None
+
+
+class TakenTopicIn(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    topic_name: Name
+    description: Annotated[str, Field(max_length=4000)]
+    is_bounded: bool
+    scoping: TakenScopingIn
+
+
+class TakenGroupIn(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    topics: Annotated[list[TakenTopicIn], Field(max_length=200)] | None = None
+
+
+class EngramImportIn(Body):
+    """A part of another project: its groups first, then its memories. `slices` name what is whole with them."""
+
+    groups: Annotated[list[TakenGroupIn], Field(max_length=100)] = Field(default_factory=list[TakenGroupIn])
+    memories: Annotated[list[TakenMemoryIn], Field(max_length=500)] = Field(default_factory=list[TakenMemoryIn])
+    slices: Annotated[list[Annotated[str, Field(max_length=1024)]], Field(max_length=1000)] = Field(
+        default_factory=list[str]
+    )
+    ended: bool = Field(default=False, description="All of it is here: the next import begins anew")
+
+
+class RefusedView(BaseModel):
+    id: str
+    detail: str
+
+
+class EngramImportView(BaseModel):
+    """What became of it: `there` were here already, `forgotten` were deleted here before and stay so."""
+
+    added: int
+    there: int
+    forgotten: int
+    redacted: int
+    refused: list[RefusedView]
+
+
+class SlicesView(BaseModel):
+    """What an import that has not ended has brought already."""
+
+    slices: list[str]
+
+
 class EngramMemoryView(BaseModel):
     """A memory; `topic` is empty until it is sorted into one."""
 

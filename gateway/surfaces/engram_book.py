@@ -103,6 +103,28 @@ class EngramBook:
                 await connection.execute(topics_table.insert().values(row))
         self._topics.pop(project, None)
 
+    # --- how far taking over has come ------------------------------------------------------------------------------
+
+    async def slices(self, project: str) -> list[str]:
+        """Those that are here already, of a taking over that has not ended."""
+        from gateway.surfaces.engram_tables import imports_table
+
+        query = imports_table.select().where(imports_table.c.project == project)
+        async with self._connection() as connection:
+            return [row["slice"] for row in (await connection.execute(query)).mappings()]
+
+    async def note_slices(self, project: str, slices: Sequence[str], *, ended: bool) -> None:
+        """Notes slices; when it has ended all are forgotten, so that the next time begins anew."""
+        from gateway.surfaces.engram_tables import imports_table
+
+        async with self._connection() as connection:
+            mine = imports_table.c.project == project
+            gone = mine if ended else mine & imports_table.c.slice.in_(slices)
+            await connection.execute(imports_table.delete().where(gone))
+            if slices and not ended:
+                rows = [{"project": project, "slice": one} for one in dict.fromkeys(slices)]
+                await connection.execute(imports_table.insert(), rows)
+
     # --- the database ---------------------------------------------------------------------------------------------
 
     @asynccontextmanager

@@ -225,6 +225,15 @@ def own_ids(given: str) -> list[str]:
     return [str(ULID.from_uuid(value)), base64.b32encode(value.bytes).decode().rstrip("=")]
 
 
+def own_id(project: str, given: str) -> str:
+    """The id a memory of Engram has here: the same UUID, so that what a client has noted stays good."""
+    try:
+        value = uuid.UUID(given)
+    except ValueError:
+        value = uuid.uuid5(uuid.NAMESPACE_URL, f"urn:sessiond:engram:{project}:memory:{given}")
+    return str(ULID.from_uuid(value))
+
+
 def group_id(project: str, group: str) -> str:
     """The same for ever, as nothing keeps it."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"urn:sessiond:engram:{project}:{group}"))

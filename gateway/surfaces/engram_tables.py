@@ -37,3 +37,10 @@ topics_table = Table(
     Column("user_scoped", Boolean, nullable=False),
     Column("scope_properties", Text, nullable=False, comment="JSON"),
 )
+
+imports_table = Table(
+    "engram_imports",
+    metadata,
+    Column("project", String(64), primary_key=True),
+    Column("slice", String(1024), primary_key=True, comment="a part of another service's project that is here already"),
+)

@@ -91,6 +91,8 @@ ENGRAM: dict[tuple[str, str], dict[str, Any] | None] = {
     ("DELETE", "/engram/v1/memories/{id}"): None,
     ("GET", "/engram/v1/runs/{id}"): None,
     ("GET", "/engram/v1/groups"): None,
+    ("GET", "/engram/v1/import"): None,
+    ("POST", "/engram/v1/import"): {},
     ("GET", "/engram/v1/auth/verify"): None,
 }
 # by the signature of its body, not by a token; told apart in test_jobs_and_hooks
