@@ -132,8 +132,11 @@ class ModelPool:
         load_blob: Callable[[str], bytes],
         probe: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`policies` may be empty: then what the environment or `probe` offers is used, else the offline model."""
-        found = dict(policies) or found_in(environ, probe)
+        """`policies` may be empty: then what the environment or `probe` offers is used, else the offline model.
+
+        Whoever names the offline model wants no other: nothing is looked for.
+        """
+        found = dict(policies) or ({} if roles.chat == "offline" else found_in(environ, probe))
         self._policies = {**found, "offline": ModelPolicy(provider="offline", model="offline")} | found
         self._roles = roles
         self._agents = agents
