@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ulid import ULID
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -132,3 +135,13 @@ async def _settle() -> None:
     """Lets tasks run until they wait, for as many steps as tests of ours need between two waits."""
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+def machine_zone(name: str | None, localtime: Path) -> ZoneInfo:
+    """The zone of this machine: `TZ`, else what /etc/localtime links to, else UTC."""
+    resolved = str(localtime.resolve()) if localtime.is_symlink() else ""
+    for candidate in (name, resolved.partition("/zoneinfo/")[2]):
+        if candidate:
+            with contextlib.suppress(ZoneInfoNotFoundError, ValueError, OSError):
+                return ZoneInfo(candidate.lstrip(":"))
+    return ZoneInfo("UTC")

@@ -88,7 +88,6 @@ class SessionTimer:
         self._busy: set[str] = set()
         self._rules: dict[tuple[str, str | None], EffectiveReset] = {}
         self._seeded = False
-        store.after_append.append(self._appended)
 
     # --- when to look ---------------------------------------------------------------------------------------------
 
@@ -111,7 +110,8 @@ class SessionTimer:
         if session.id in self._busy:
             self._look(session.id, session.record.active_at)
 
-    def _appended(self, session: Session, written: Sequence[Entry]) -> None:
+    def appended(self, session: Session, _: Sequence[Entry]) -> None:
+        """A hook for the store: a session that is not known yet is looked at."""
         if session.id not in self._looks and not session.ended:
             self.consider(session.record)
 

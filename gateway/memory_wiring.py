@@ -11,7 +11,6 @@ from gateway.batch import BatchTimer, LearnBatch
 from gateway.classifier import Classifier
 from gateway.consolidation import Consolidation
 from gateway.consolidation_gates import ConsolidationGates
-from gateway.ending import session_ended
 from gateway.learning import Learner
 from gateway.memory_jobs import MemoryJobs
 from gateway.recategorize import Recategorize, begin_recategorize
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from gateway.memories import MemoryPart
     from gateway.models.pool import ModelPool
     from gateway.scheduler import Scheduler
-    from gateway.turns import Turns
     from gateway.vectors import VectorPart
     from memory.policy import MemoryPolicy
     from sessions.store import SessionStore
@@ -69,7 +67,6 @@ def build_learning(
     config: Config,
     *,
     store: SessionStore,
-    turns: Turns,
     memory: MemoryPart,
     jobs: MemoryJobs,
     models: ModelPool,
@@ -78,15 +75,12 @@ def build_learning(
     zone: ZoneInfo,
     clock: Clock,
 ) -> tuple[Learner, Remember]:
-    """What learns, and what notes from which sessions; told of turns and of what is written to transcripts."""
+    """What learns, and what notes from which sessions."""
     policy = config.memory.learn
     learner = Learner(memory, models, ledger, clock, policy)
     remember = Remember(
         store=store, learner=learner, memory=memory, agents=config.agents, policy=policy, zone=zone, clock=clock
     )
-    turns.after_turn.append(remember.turn_done)
-    store.after_append.append(remember.appended)
-    store.after_append.append(session_ended([remember.ended]))
     batch = LearnBatch(store=store, memory=memory, remember=remember, policy=policy)
     jobs.add(batch)
     if policy.batch is not None:

@@ -159,7 +159,7 @@ def preview(
 
     from pydantic import ValidationError
 
-    from gateway.daemon import machine_zone
+    from gateway.clock import machine_zone
     from gateway.jobs.policy import JobPolicy
     from gateway.jobs.timing import in_zone, schedule_of, zone_of
     from gateway.schedules import BadSchedule

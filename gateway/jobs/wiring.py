@@ -141,8 +141,6 @@ def build_jobs(
                 "hook.example_secret", hook=hook.policy.name, do="Everybody knows it: set a secret of your own."
             )
     followed = FollowedSessions(config.deliver.sessions, store=store, outbox=outbox, sessions=sessions, clock=clock)
-    turns.after_turn.append(followed.turn_done)
-    turns.after_accept.append(runs.spoken)
     hours = config.jobs.run_retention_hours
     upkeep = Upkeep(store=store, turns=turns, clock=clock, retention=None if hours is None else timedelta(hours=hours))
     return JobParts(

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from gateway.config import Config
-from gateway.daemon import Daemon, build_parts
+from gateway.daemon import Daemon
 from gateway.models.policy import ModelPolicy
 from gateway.models.prices import price
+from gateway.parts import Parts
 from sessions.usage import Usage
 from tests.bench.figures import Figure
 from tests.bench.prefix_cache import PrefixCache
@@ -82,7 +83,7 @@ async def _daemon(folder: Path, standin: StandIn, layout: CacheLayout) -> AsyncI
         "compaction": {"cache_layout": layout},
         "sessions": {"durability": "flush"},
     }
-    daemon = Daemon(build_parts(Config.model_validate(settings), folder, environ={}))
+    daemon = Daemon(Parts(Config.model_validate(settings), folder, environ={}))
     task = asyncio.create_task(daemon.run())
     await daemon.ready.wait()
     try:

@@ -232,6 +232,7 @@ async def test_other_settings_count_at_once_and_messages_cost_nothing(tmp_path: 
         machine_zone=ZoneInfo("UTC"),
         wake=lambda: woken.append(1),
     )
+    store.after_append.append(timer.appended)
     await timer.run_due(START)
     session = await store.active(parse_key(ANA))
     await store.append(session, user("hello"), opens_turn=True)

@@ -10,7 +10,8 @@ import aiohttp
 import orjson
 
 from gateway.config import Config
-from gateway.daemon import Daemon, build_parts
+from gateway.daemon import Daemon
+from gateway.parts import Parts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -108,7 +109,7 @@ async def running(
     data_dir: Path, settings: Config, *, clock: Clock | None = None, files: Files | None = None
 ) -> AsyncIterator[Client]:
     """A daemon from start to stop."""
-    daemon = Daemon(build_parts(settings, data_dir, environ={}, clock=clock, files=files))
+    daemon = Daemon(Parts(settings, data_dir, environ={}, clock=clock, files=files))
     task = asyncio.create_task(daemon.run())
     ready = asyncio.create_task(daemon.ready.wait())
     await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)

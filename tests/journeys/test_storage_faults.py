@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.daemon import Daemon, build_parts
+from gateway.daemon import Daemon
+from gateway.parts import Parts
 from sessions.files import AlreadyRunning, FaultyFiles
 from tests.journeys.daemon import KEY, config, model_settings, running
 
@@ -135,7 +136,7 @@ async def test_a_second_daemon_on_the_same_directory_refuses(tmp_path: Path, sta
     settings = config(**model_settings(standin.base_url))
     async with running(tmp_path, settings):
         with pytest.raises(AlreadyRunning, match=f"pid {os.getpid()}"):
-            await asyncio.wait_for(Daemon(build_parts(settings, tmp_path, environ={})).run(), 10)
+            await asyncio.wait_for(Daemon(Parts(settings, tmp_path, environ={})).run(), 10)
     async with running(tmp_path, settings) as client:
         assert (await client.say("free again"))["state"] == "done"
 

@@ -14,7 +14,8 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from gateway.config import Config
-from gateway.daemon import Daemon, build_parts
+from gateway.daemon import Daemon
+from gateway.parts import Parts
 from tests.gateway.http.conftest import TOKENS, bearer
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A daemon as it comes, with four tokens, in a thread of its own."""
     settings = {"server": {"port": 0, "rate_limit_per_minute": None}, "shutdown": {"grace_s": 0.2}, "auth": AUTH}
     folder = tmp_path_factory.mktemp("daemon") / "data"
-    daemon = Daemon(build_parts(Config.model_validate(settings), folder, environ={}))
+    daemon = Daemon(Parts(Config.model_validate(settings), folder, environ={}))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=lambda: loop.run_until_complete(daemon.run()), name="daemon", daemon=True)
     thread.start()
