@@ -82,7 +82,7 @@ def due_now(due_at: datetime, now: datetime, next_after: NextAfter, missed: Miss
     return Due(
         runs=tuple(runs),
         left_out=left_out,
-        noted=left_out > 0 and (not exact or now - late[0] > ON_TIME),
+        noted=left_out > 0 and (missed == "all" or not exact or now - late[0] > ON_TIME),
         following=following,
     )
 

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from pydantic import TypeAdapter
 
 from gateway.jobs.decisions import (
     GIVEN_UP_AFTER,
@@ -89,6 +91,13 @@ def test_after_three_days_asleep_a_daily_job_runs_as_often_as_its_rule_says(miss
     assert plan.following == datetime(2026, 6, 5, 8, tzinfo=UTC)
 
 
+def test_what_all_leaves_out_is_noted_however_short_the_daemon_was_down() -> None:
+    plan = due_now(NOON, NOON + timedelta(seconds=20), lambda after: after + timedelta(seconds=2), "all")
+    assert (len(plan.runs), plan.left_out, plan.noted) == (6, 5, True)
+    covered = due_now(NOON, NOON + timedelta(seconds=20), lambda after: after + timedelta(seconds=2), "once")
+    assert (len(covered.runs), covered.left_out, covered.noted) == (1, 10, False)
+
+
 @pytest.mark.parametrize(
     ("rule", "opened", "expected"),
     [
@@ -149,11 +158,16 @@ def local_days(times: list[datetime], zone: ZoneInfo) -> list[date]:
     return [at.astimezone(zone).date() for at in times]
 
 
-def lived(start: Job, zone: ZoneInfo, looks: list[datetime]) -> list[tuple[datetime, str]]:
-    """The (due time, why) of all runs of a job whose daemon looks at the clock at these times."""
+def lived(start: Job, zone: ZoneInfo, looks: list[datetime], *, restarts: bool = False) -> list[tuple[datetime, str]]:
+    """The (due time, why) of all runs of a job whose daemon looks at the clock at these times. `restarts`: before each
+    look it is read from what `state.db` holds of it."""
     following = next_after(start.policy, zone, start.anchor)
     ran: list[tuple[datetime, str]] = []
+    kept = TypeAdapter(Job)
     for now in looks:
+        if restarts:
+            start = kept.validate_json(kept.dump_json(start))
+            following = next_after(start.policy, zone, start.anchor)
         planned = plan_job(start, now, following)
         if planned is not None:
             start = planned.job
@@ -176,11 +190,51 @@ def test_a_year_has_one_run_a_local_day_whatever_the_clock_does(name: str, expre
             # the clock is set back by hours, and forth again
             looks.extend([now - timedelta(hours=5), now - timedelta(hours=2), now])
     ran = lived(daily, zone, looks)
+    assert [at for at, _ in ran] == due_times(daily, zone, began, looks[-1])
     days = local_days([at for at, _ in ran], zone)
     assert len(days) == len(set(days))
-    expected = list(itertools.pairwise(days))
-    assert all((after - before).days == 1 for before, after in expected)
+    assert all((after - before).days == 1 for before, after in itertools.pairwise(days))
     assert len(days) >= 364
+
+
+def due_times(one: Job, zone: ZoneInfo, after: datetime, until: datetime) -> list[datetime]:
+    following = next_after(one.policy, zone, after)
+    times: list[datetime] = []
+    at = following(after)
+    while at is not None and at <= until:
+        times.append(at)
+        at = following(at)
+    return times
+
+
+YEAR = [(name, "2026-01-01", 364) for name in ZONES]
+CHANGES = [
+    ("Europe/Prague", "2026-03-28", 3),
+    ("Europe/Prague", "2026-10-24", 3),
+    ("America/New_York", "2026-03-07", 3),
+    ("America/New_York", "2026-10-31", 3),
+    ("Australia/Lord_Howe", "2026-04-04", 3),
+    ("Australia/Lord_Howe", "2026-10-03", 3),
+    ("America/Nuuk", "2026-03-28", 3),
+    ("America/Nuuk", "2026-10-24", 3),
+    ("Africa/Casablanca", "2026-02-14", 3),
+    ("Africa/Casablanca", "2026-03-21", 3),
+    ("Pacific/Apia", "2011-12-29", 3),
+]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("name", "day", "days"), YEAR if os.environ.get("SOAK") else CHANGES)
+def test_started_anew_at_every_hour_each_time_runs_once(name: str, day: str, days: int) -> None:
+    """`SOAK=1`: for a year; else around the clock changes."""
+    zone = ZoneInfo(name)
+    began = datetime.fromisoformat(day).replace(tzinfo=zone).astimezone(UTC)
+    daily = job(began, schedule="30 2 * * *", timezone=name, missed="all")
+    daily = dataclasses.replace(daily, due_at=next_after(daily.policy, zone, began)(began))
+    looks = [began + timedelta(hours=hour) for hour in range(days * 24)]
+    ran = lived(daily, zone, looks, restarts=True)
+    assert [at for at, _ in ran] == due_times(daily, zone, began, looks[-1])
+    assert len({at.astimezone(zone).date() for at, _ in ran}) == len(ran) >= days - 1
 
 
 @pytest.mark.parametrize("missed", ["skip", "once", "all"])
