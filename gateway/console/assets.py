@@ -20,6 +20,7 @@ NAMES = (
     "actions.js",
     "labels.js",
     "session.js",
+    "composer.js",
     "commands.js",
     "sessions.js",
     "map.js",

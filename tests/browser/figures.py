@@ -111,7 +111,7 @@ async def remember(data_dir: Path, clock: Clock, count: int) -> None:
             await memories.add_many(owner, drafts)
 
 
-async def measure(folder: Path, sessions: int, memories: int) -> list[Seen]:
+async def measure(folder: Path, sessions: int, memories: int, rounds: int = ROUNDS) -> list[Seen]:
     data_dir, settings = folder / "data", folder / "sessiond.yaml"
     data_dir.mkdir()
     settings.write_text(
@@ -133,7 +133,7 @@ async def measure(folder: Path, sessions: int, memories: int) -> list[Seen]:
         watch = Watch(process.url)
         context = await visitor(browser, watch)
         context.set_default_timeout(60_000)
-        seen = [await look(context, path) for path in PAGES]
+        seen = [await look(context, path, rounds) for path in PAGES]
         assert watch.complaints == []
         return seen
 

@@ -11,7 +11,7 @@ from playwright.async_api import expect
 from tests.browser.watched import sign_in
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Page
+    from playwright.async_api import BrowserContext, Page, Route
 
     from tests.browser.watched import Watch
     from tests.journeys.daemon import Client
@@ -85,3 +85,18 @@ async def test_a_message_that_waits_is_edited_and_one_removed(page: Page, client
     await expect(page.locator("#items .message.theirs").last).to_contain_text("without a mistake", timeout=20_000)
     texts = await client.texts(KEY)
     assert not any("Third" in text or "mistkae" in text for text in texts if text.startswith("echo:"))
+
+
+async def test_what_is_typed_while_a_message_is_on_its_way_is_the_next_one(page: Page) -> None:
+    await page.goto(CHAT)
+    box = page.get_by_role("textbox", name="Message", exact=True)
+
+    async def slowly(route: Route) -> None:
+        await box.press_sequentially(" And then")
+        await route.continue_()
+
+    await page.route("**/messages?wait=0", slowly)
+    await box.fill("First.")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#items .message.theirs")).to_contain_text("echo: First.")
+    await expect(box).to_have_value("And then")

@@ -1,6 +1,6 @@
 // One chat: what is said appears while it is said, whoever says it and from wherever.
 
-import { commandKeys } from "./commands.js";
+import { compose } from "./composer.js";
 import { call, filled, localTimes, toast } from "./console.js";
 
 const chat = document.querySelector(".chat");
@@ -10,9 +10,6 @@ const api = `/v1/sessions/${encodeURIComponent(key)}`;
 const page = `/console/sessions/${encodeURIComponent(key)}`;
 const items = document.getElementById("items");
 const running = document.getElementById("running");
-const composer = document.getElementById("composer");
-const text = document.getElementById("text");
-const problem = document.getElementById("problem");
 const stop = document.getElementById("stop");
 const link = document.getElementById("link");
 
@@ -117,12 +114,7 @@ document.querySelector(".talk").addEventListener("click", async (event) => {
   const said = event.target.closest("li").querySelector(".text").textContent;
   try {
     const { stopped } = await call("POST", `/v1/turns/${turn}/stop`);
-    if (what === "edit" && stopped) {
-      text.value = text.value ? `${said}\n${text.value}` : said;
-      request = null;
-      keep();
-      text.focus();
-    }
+    if (what === "edit" && stopped) composer.put(said);
     await Promise.all([fetchNew(), refreshPanel()]);
   } catch (error) {
     toast(error.message);
@@ -217,62 +209,20 @@ listen();
 
 // --- saying something ----------------------------------------------------------------------------------------------
 
-const kept = `draft ${key}`;
-const newId = () => crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint8Array(16))].join("-");
-let request = null;
-
-/** The text and its request id outlive the page: sending it twice says it once. */
-function keep() {
-  try {
-    if (text.value) localStorage.setItem(kept, JSON.stringify({ text: text.value, request }));
-    else localStorage.removeItem(kept);
-  } catch {
-    // then it lives as long as the page
-  }
-}
-
-try {
-  const found = JSON.parse(localStorage.getItem(kept) ?? "null");
-  if (found) [text.value, request] = [found.text, found.request];
-} catch {
-  // nothing usable was kept
-}
-
-text.addEventListener("input", () => {
-  request = null;
-  keep();
-});
-
-composer.addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const said = text.value.trim();
-  if (!said) return;
-  request ??= newId();
-  keep();
-  problem.hidden = true;
-  composer.setAttribute("aria-busy", "true");
-  try {
-    await call("POST", `${api}/messages?wait=0`, { text: said, request_id: request });
-    text.value = "";
-    request = null;
-    keep();
-    await fetchNew().catch(() => {});
-    toFoot();
-  } catch (error) {
-    problem.textContent = filled(texts.notSent, { why: error.message });
-    problem.hidden = false;
-  } finally {
-    composer.removeAttribute("aria-busy");
-    text.focus();
-  }
-});
-
 const stopReply = () => call("POST", `${api}/stop`).catch((error) => toast(error.message));
 stop.addEventListener("click", stopReply);
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !event.defaultPrevented && replies.size) stopReply();
 });
 
-commandKeys(text, document.getElementById("commands"), keep, () => composer.requestSubmit());
+const composer = compose({
+  key,
+  api,
+  notSent: texts.notSent,
+  sent: async () => {
+    await fetchNew().catch(() => {});
+    toFoot();
+  },
+});
 
 toFoot();
