@@ -17,6 +17,7 @@ MODELS_S = 60.0
 MEMORY_S = 600.0
 UPLOADS_S = 3600.0
 ARCHIVE_S = 30.0
+ENGRAM_S = 86_400.0
 
 
 def housekeeping(parts: Parts) -> Iterator[Periodic]:
@@ -34,3 +35,5 @@ def housekeeping(parts: Parts) -> Iterator[Periodic]:
     if parts.vectors.configured:
         yield every("vectors", memory.index.check_s, parts.vectors.wake)
         yield every("vectors of messages", memory.index.check_s, parts.said.check)
+    if parts.config.engram.projects:
+        yield every("engram runs", ENGRAM_S, lambda: parts.engram_book.forget_old(parts.clock.now()))

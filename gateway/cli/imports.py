@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 from typer.core import TyperGroup
@@ -62,18 +63,21 @@ def import_engram(
     key: Annotated[str | None, typer.Option("--key", help="Its API key; also ENGRAM_API_KEY.")] = None,
     user: Annotated[list[str] | None, typer.Option("--user", help="A user of it; may be given again.")] = None,
     users: Annotated[Path | None, typer.Option("--users", help="A file with one user a line.")] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", help="Where it goes, with an administrator's token.")
+    ] = None,
     daemon: Annotated[str | None, typer.Option("--to", help="Address of the daemon; also SESSIOND_URL.")] = None,
 ) -> None:
     """Copy a project of Engram: topics, and memories with their ids and times. Begun again, it goes on.
 
-    It goes to the project of the token in SESSIOND_TOKEN (engram.projects). Engram does not list its users: name
-    them, where its topics belong to users.
+    It goes to the project of the token in SESSIOND_TOKEN (engram.projects), or to the one that is named. Engram does
+    not list its users: name them, where its topics belong to users.
     """
     from gateway.cli.engram_source import EngramSource, JsonApi, Refused
 
     api_key = key or os.environ.get("ENGRAM_API_KEY")
     target = JsonApi(daemon or os.environ.get("SESSIOND_URL") or DEFAULT_URL, os.environ.get("SESSIOND_TOKEN"))
-    here = _Target(target)
+    here = _Target(target, project)
     copying = _Copying(EngramSource(JsonApi(source, api_key)), here, _named(user, users))
     try:
         copying.run()
@@ -97,8 +101,9 @@ def _named(user: list[str] | None, users: Path | None) -> list[str]:
 class _Target:
     """The daemon. Counts what became of what it was sent."""
 
-    def __init__(self, api: JsonApi) -> None:
+    def __init__(self, api: JsonApi, project: str | None) -> None:
         self._api = api
+        self._path = "/engram/v1/import" + ("" if project is None else f"?{urlencode({'project': project})}")
         self.counts = dict.fromkeys(("added", "there", "forgotten", "redacted"), 0)
         self.refused: list[tuple[str, str]] = []
 
@@ -113,7 +118,7 @@ class _Target:
         from gateway.cli.engram_source import Refused
 
         try:
-            told = self._api.call("POST", "/engram/v1/import", {"memories": memories, "slices": slices})
+            told = self._api.call("POST", self._path, {"memories": memories, "slices": slices})
         except Refused as refusal:
             if refusal.status not in (400, 413) or not memories:
                 fail(f"The daemon refuses: {refusal}", REFUSED)
@@ -134,7 +139,7 @@ class _Target:
         from gateway.cli.engram_source import Refused
 
         try:
-            return self._api.call(method, "/engram/v1/import", body)
+            return self._api.call(method, self._path, body)
         except Refused as refusal:
             fail(f"The daemon refuses: {refusal}", REFUSED)
 

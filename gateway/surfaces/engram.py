@@ -20,6 +20,7 @@ from gateway.surfaces.engram_bodies import (
     EngramMemoryView,
     EngramSearchIn,
     GroupsView,
+    ImportQuery,
     OneQuery,
     RunStatusView,
     RunView,
@@ -35,7 +36,8 @@ from gateway.surfaces.engram_scope import (
     checked_group,
     known_topics,
     own_ids,
-    policy_of,
+    project_of,
+    project_to_fill,
     public_id,
     refused,
     wanted_parts,
@@ -160,16 +162,16 @@ class Engram:
         return web.Response(status=204)
 
     async def slices(self, call: Call) -> web.Response:
-        project = await self._project(call)
+        project = await self._filled(call)
         return json_answer({"slices": await self._parts.engram_book.slices(project.name)})
 
     async def take_over(self, call: Call) -> web.Response:
         body: EngramImportIn = call.body
-        project = await self._project(call)
+        project = await self._filled(call)
         memories, book = await self._parts.memory.open(), self._parts.engram_book
         if body.groups:
             await book.put_topics(project.name, topics_of(body.groups))
-            project = await self._project(call)
+            project = await self._filled(call)
         taken = await take_over(memories, project, call.caller.name, body.memories)
         await book.note_slices(project.name, body.slices, ended=body.ended)
         return json_answer(taken_view(taken))
@@ -178,7 +180,12 @@ class Engram:
 
     async def _project(self, call: Call) -> Project:
         """The project of the token. Raises Problem."""
-        name = policy_of(self._parts.config.engram, call.caller).project
+        return await self._parts.engram.project(project_of(self._parts.config.engram, call.caller))
+
+    async def _filled(self, call: Call) -> Project:
+        """The project an import goes to. Raises Problem."""
+        query: ImportQuery = call.query
+        name = project_to_fill(self._parts.config.engram, call.caller, query.project)
         return await self._parts.engram.project(name)
 
     async def _searches(
@@ -271,7 +278,14 @@ def routes(parts: Parts) -> list[Route]:
         route("DELETE", named, r.delete, "Engram: delete a memory for good", none, query=OneQuery),
         route("GET", f"{BASE}/runs/{{id}}", r.run, "Engram: what became of a write", {200: RunStatusView}),
         route("GET", f"{BASE}/groups", r.groups, "Engram: groups and topics", {200: GroupsView}),
-        route("GET", f"{BASE}/import", r.slices, "How far an import from Engram has come", {200: SlicesView}),
+        route(
+            "GET",
+            f"{BASE}/import",
+            r.slices,
+            "How far an import from Engram has come",
+            {200: SlicesView},
+            query=ImportQuery,
+        ),
         route(
             "POST",
             f"{BASE}/import",
@@ -279,6 +293,7 @@ def routes(parts: Parts) -> list[Route]:
             "Take over memories of Engram",
             {200: EngramImportView},
             body=EngramImportIn,
+            query=ImportQuery,
         ),
         route("GET", f"{BASE}/auth/verify", r.verify, "Engram: whether a key is valid", none),
     ]

@@ -142,6 +142,10 @@ class EngramImportIn(Body):
     ended: bool = Field(default=False, description="All of it is here: the next import begins anew")
 
 
+class ImportQuery(Body):
+    project: Name | None = Field(default=None, description="For administrators, where there are several")
+
+
 class RefusedView(BaseModel):
     id: str
     detail: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import orjson
@@ -14,11 +15,15 @@ from memory.errors import MemoryUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
     from gateway.surfaces.engram_runs import Run, Work
+
+
+RUNS_KEPT = timedelta(days=90)
 
 
 class EngramBook:
@@ -61,6 +66,14 @@ class EngramBook:
         async with self._connection() as connection:
             rows = (await connection.execute(query)).mappings().all()
         return [(run_from_row(dict(row)), work_from_json(row["work"])) for row in rows]
+
+    async def forget_old(self, now: datetime) -> None:
+        """Runs that ended long ago; they hold ids only, but grow without end."""
+        from gateway.surfaces.engram_tables import runs_table
+
+        async with self._connection() as connection:
+            old = runs_table.c.ended_at < (now - RUNS_KEPT).isoformat()
+            await connection.execute(runs_table.delete().where(old))
 
     # --- topics ---------------------------------------------------------------------------------------------------
 

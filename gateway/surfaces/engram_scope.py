@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gateway.http.auth import Caller
-    from gateway.surfaces.policy import EngramPolicy, EngramProjectPolicy
+    from gateway.surfaces.policy import EngramPolicy
     from memory.records import Memory, Origin, Topic
 
 DEFAULT_GROUP = "default"
@@ -89,13 +89,28 @@ class Wanted:
     properties: tuple[tuple[str, str], ...]
 
 
-def policy_of(policy: EngramPolicy, caller: Caller) -> EngramProjectPolicy:
+def project_of(policy: EngramPolicy, caller: Caller) -> str:
     """The project of a token. Raises Problem."""
     found = next((one for one in policy.projects if one.token == caller.name), None)
     if found is None:
         detail = "This token has no Engram project. Add one under engram.projects: {token: <its name>, project: <id>}."
         raise Problem(404, "Not found", detail)
-    return found
+    return found.project
+
+
+def project_to_fill(policy: EngramPolicy, caller: Caller, named: str | None) -> str:
+    """The project an import goes to: an administrator names one, where there are several. Raises Problem."""
+    known = list(dict.fromkeys(one.project for one in policy.projects))
+    if caller.role != "admin" or not known:
+        found = project_of(policy, caller)
+        if named not in (None, found):
+            raise Problem(404, "Not found", f"This token has no project {named!r:.80}. Leave out project.")
+        return found
+    if named is None and len(known) == 1:
+        return known[0]
+    if named not in known:
+        raise refused("project", f"name one of {', '.join(known)}")
+    return named
 
 
 def build_project(name: str, topics: Iterable[ScopedTopic]) -> Project:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -178,6 +178,15 @@ async def test_a_run_tells_what_was_created_and_what_was_updated(shop: AsyncEngr
     assert {memory.id for memory in kept} == {tea, bio}
     found = await shop.memories.search(query="Alice 42 Berlin", user_id="alice")
     assert [memory.content for memory in found] == ["Alice, 45, Berlin."]
+
+
+async def test_a_run_is_told_for_ninety_days(daemon: Client, shop: AsyncEngramClient) -> None:
+    run = await shop.memories.add(facts(("preferences", "Likes tea.")), user_id="alice")
+    parts = daemon.daemon.parts
+    await parts.engram_book.forget_old(parts.clock.now() + timedelta(days=89))
+    assert (await shop.runs.get(run.run_id)).status == "completed"
+    await parts.engram_book.forget_old(parts.clock.now() + timedelta(days=91))
+    assert (await refusal(shop.runs.get(run.run_id)))[0] == 404
 
 
 async def test_scopes_are_asked_of_writes_and_filter_searches(daemon: Client, shop: AsyncEngramClient) -> None:

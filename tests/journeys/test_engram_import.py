@@ -55,12 +55,13 @@ def of_users(count: int, each: int) -> list[dict[str, Any]]:
 class Importer:
     """`sessiond import engram` as a process of its own."""
 
-    def __init__(self, source: EngramStandIn, daemon: str, *words: str) -> None:
+    def __init__(self, source: EngramStandIn, daemon: str, *words: str, token: str = "eng_shop") -> None:
+        self._token = token
         self._words = ["import", "engram", "--url", source.url, "--key", KEY, "--to", daemon, *words]
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        environ = {"PATH": os.environ["PATH"], "SESSIOND_TOKEN": "eng_shop"}
+        environ = {"PATH": os.environ["PATH"], "SESSIOND_TOKEN": self._token}
         self.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -266,11 +267,20 @@ async def test_another_project_of_the_same_ids_keeps_its_own(tmp_path: Path) -> 
         assert mine.content == "Ana prefers trains."
 
 
-async def test_a_wrong_key_and_a_token_without_a_project_are_told(tmp_path: Path) -> None:
-    async with both(tmp_path, []) as (_, source, client):
-        importer = Importer(source, client_url(client), "--user", "ana", "--key", "wrong")
-        code, _, err = await importer.run()
-        assert (code, "invalid API key" in err) == (4, True), err
+async def test_an_administrator_names_the_project_and_nobody_fills_that_of_another(tmp_path: Path) -> None:
+    memories = [memory(1, "Ana prefers trains.", "UserKnowledge", "ana")]
+    async with both(tmp_path, memories) as (_, source, client):
+        words = ("--user", "ana", "--project", "shop")
+        for token, given, expected, word in [
+            ("root", words[:2], 4, "shop, bank"),
+            ("bridge", words, 4, "engram.projects"),
+            ("eng_bank", words, 4, "no project 'shop'"),
+            ("eng_shop", (*words, "--key", "wrong"), 4, "invalid API key"),
+            ("root", words, 0, "1 added"),
+        ]:
+            code, out, err = await Importer(source, client_url(client), *given, token=token).run()
+            assert (code, word in out + err) == (expected, True), (token, given, out, err)
+        assert (await client.memories.search(query="trains", user_id="ana")).total == 1
 
 
 def client_url(client: AsyncEngramClient) -> str:
