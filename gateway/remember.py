@@ -16,7 +16,7 @@ from gateway.viewers import viewer_of_chat
 from memory.errors import MemoryProblem
 from memory.learning import LearnChoices, Lesson, Mark
 from memory.records import Source, user_pool
-from sessions.entries import CompactionEntry, CompactionStartedEntry, SummaryEntry
+from sessions.entries import CompactionEntry, CompactionStartedEntry, EndedEntry, SummaryEntry
 from sessions.files import StorageError
 from sessions.keys import MalformedKey, parse_key
 from sessions.listing import PageQuery
@@ -44,6 +44,8 @@ log = structlog.get_logger()
 
 AFTER_REPLY = "learn.after_reply"
 MAX_CHANGES = "learn.max_changes"
+PAUSE_S = 0.5
+"""After a reply: what a person says at once is learnt from together, and no reply shares the machine with learning."""
 RETRY_S = 10.0
 AGAIN_S = 300.0
 TRIES = 4
@@ -94,10 +96,13 @@ class Remember:
         self._zone = zone
         self._clock = clock
         self._waiting: dict[tuple[str, Trigger], Wanted] = {}
+        self._answered: dict[str, SessionRecord] = {}
+        self._gone: set[str] = set()
         self._working: set[str] = set()
         self._tries: dict[tuple[str, Trigger], int] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._wake = asyncio.Event()
+        self._replied = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self.problem: str | None = None
 
@@ -111,11 +116,13 @@ class Remember:
     @property
     def idle(self) -> bool:
         """Whether nothing waits and nobody works."""
-        return not self._waiting and not self._working
+        return not self._answered and not self._waiting and not self._working
 
     def turn_done(self, session: Session) -> None:
         """A hook for the turns."""
-        self._want(session.record, "reply")
+        if session.record.type not in WITHOUT_PERSON and self.learns:
+            self._answered[session.id] = session.record
+            self._replied.set()
 
     def ended(self, record: SessionRecord, _: EndReason) -> None:
         """Told of every session that has ended, however it did."""
@@ -123,12 +130,17 @@ class Remember:
             self._want(record, "end")
 
     def appended(self, session: Session, written: Sequence[Entry]) -> None:
-        """A hook for the store: a summary is about to be written, or was made at once. The words stay in the
-        transcript, so nobody waits for learning."""
-        if self._policy.before_compaction:
-            for entry in written:
-                if isinstance(entry, CompactionStartedEntry | CompactionEntry):
+        """A hook for the store: a summary is about to be written, or was made at once (the words stay in the
+        transcript, so nobody waits for learning); or the session is deleted."""
+        for entry in written:
+            match entry:
+                case CompactionStartedEntry() | CompactionEntry() if self._policy.before_compaction:
                     self._want(session.record, "compaction", entry.anchor)
+                case EndedEntry(reason="deleted"):
+                    self._gone.add(session.id)
+                    self._replied.set()
+                case _:
+                    pass
 
     def _want(self, record: SessionRecord, trigger: Trigger, through_seq: int | None = None) -> None:
         if record.type in WITHOUT_PERSON or len(self._waiting) >= MOST_WAITING or not self.learns:
@@ -145,6 +157,7 @@ class Remember:
             await self._take_up()
         async with asyncio.TaskGroup() as group:
             self._group = group
+            group.create_task(self._rest(), name="learning after replies")
             for number in range(self._policy.parallel):
                 group.create_task(self._work(), name=f"learning {number}")
 
@@ -174,6 +187,30 @@ class Remember:
                     break
                 await asyncio.sleep(0)
 
+    async def _rest(self) -> None:
+        """Lets replies rest a moment before they are learnt from."""
+        while True:
+            await self._replied.wait()
+            self._replied.clear()
+            await self._clock.sleep(PAUSE_S)
+            answered, self._answered = self._answered, {}
+            for record in answered.values():
+                self._want(record, "reply")
+            await self._forget()
+
+    async def _forget(self) -> None:
+        """Of sessions that were deleted nothing is known here. What cannot be done now is done the next time."""
+        gone, self._gone = self._gone, set()
+        try:
+            memories = await self._memory.open() if gone else None
+            while memories is not None and gone:
+                session = next(iter(gone))
+                await memories.store.learning.forget(session)
+                gone.discard(session)
+        except MemoryProblem as error:
+            log.warning("learning.not_forgotten", error=str(error))
+            self._gone |= gone
+
     async def _work(self) -> None:
         while True:
             place = next((one for one in self._waiting if one[0] not in self._working), None)
@@ -194,8 +231,9 @@ class Remember:
         place = wanted.session, wanted.trigger
         again = False
         try:
-            again = any(run.state == "failed" for run in await self.learn_from(wanted))
-            self.problem = None
+            failed = next((run for run in await self.learn_from(wanted) if run.state == "failed"), None)
+            again = failed is not None
+            self.problem = None if failed is None else f"Learning from conversations failed: {failed.problem}"
         except (MemoryProblem, StorageError) as error:
             log.warning("learning.put_off", session=wanted.session, error=str(error))
             again = True

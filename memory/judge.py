@@ -200,11 +200,13 @@ def _added(step: Step, given: Learnable) -> Step | str:
         return step if holder is None else _as_update(step, holder, given)
     own = _words(step.text, given)
     for memory in given.known:
-        if memory.properties != scope or memory.place is not None:
+        if memory.properties != scope and memory.place is None:
             continue
         other = _words(memory.text, given)
         if own <= other and not (other - own) & NEGATIONS:
             return "is known already"
+        if memory.place is not None:
+            continue  # a summary is written anew as a whole
         overlap = _overlap(own, other)
         if overlap >= NEAR or (other <= own and overlap >= given.similar):
             return _as_update(step, memory, given)

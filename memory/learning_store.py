@@ -129,9 +129,10 @@ class LearningStore:
             await set_state(connection, name, millis(at))
 
     async def forget(self, session: str) -> None:
-        """A session that is gone for good has no watermark."""
+        """A session that is gone for good has no watermark, and no run names it."""
         async with self._records.writing() as connection:
             await connection.execute(delete(learn_marks).where(learn_marks.c.session == session))
+            await connection.execute(update(learn_runs).where(learn_runs.c.session == session).values(session=None))
 
     # --- what came of it ------------------------------------------------------------------------------------------
 

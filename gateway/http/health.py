@@ -110,7 +110,7 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         return PartState(state="ok")
 
     def memory() -> PartState:
-        problem = parts.memory.problem or parts.classifier.problem
+        problem = parts.memory.problem or parts.classifier.problem or parts.remember.problem
         return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
 
     def vectors() -> PartState:

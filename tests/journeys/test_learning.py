@@ -205,3 +205,76 @@ async def test_a_description_is_tried_out_and_nothing_is_written(tmp_path: Path)
         )
         assert await texts(client) == []
         assert await runs(client) == []
+
+
+async def test_in_a_group_everybody_s_memory_learns_from_their_own_words(tmp_path: Path) -> None:
+    group = "agent:main:web:group:g"
+    given = settings(after_reply=True)
+    given["sessions"] = {"identities": {"ana": ["web:a1"], "bob": ["web:b1"]}}
+    given["auth"] = {"tokens": [*TOKENS, {"name": "web", "token": "web", "role": "frontend"}]}
+    async with running(tmp_path / "data", config(**given)) as client:
+        helper = Helper(repeats)
+        client.daemon.parts.models.put(helper)
+        client.token = "web"
+        await client.say("I drink oat milk", key=group, sender="a1")
+        await client.say("I play the cello", key=group, sender="b1")
+        await client.say("I am a stranger here", key=group, sender="c1")
+        await learnt(client)
+        assert await texts(client, "ana") == ["Ana: I drink oat milk"]
+        assert await texts(client, "bob") == ["Ana: I play the cello"]
+        heard = [one["text"] for question in helper.asked for one in question["conversation"]]
+        assert "I am a stranger here" not in heard
+
+
+async def test_what_was_not_learnt_before_a_stop_is_after_the_next_start(tmp_path: Path) -> None:
+    def away(_: dict[str, Any]) -> str:
+        return "down"
+
+    async with learning(tmp_path, away, after_reply=True) as (client, _):
+        await client.say("I drink oat milk")
+        await learnt(client)
+        (run,) = await runs(client)
+        assert (run["state"], run["problem"]) == ("failed", "The model is down.")
+        assert await texts(client) == []
+    helper = Helper(repeats)
+    from gateway.daemon import Daemon, build_parts
+
+    parts = build_parts(config(**settings(after_reply=True)), tmp_path / "data", environ={})
+    parts.models.put(helper)
+    daemon = Daemon(parts)
+    task = asyncio.create_task(daemon.run())
+    try:
+        async with asyncio.timeout(20):
+            while not helper.asked or not parts.remember.idle:
+                await asyncio.sleep(0.01)
+    finally:
+        daemon.stop()
+        await task
+    assert [one["text"] for one in helper.asked[0]["conversation"] if one["who"] == "user"] == ["I drink oat milk"]
+
+
+async def test_a_deleted_session_is_not_learnt_from_and_leaves_no_trace_of_it(tmp_path: Path) -> None:
+    async with learning(tmp_path, after_reply=True) as (client, helper):
+        await client.say("I drink oat milk")
+        await learnt(client)
+        assert (await client.call("DELETE", f"/v1/sessions/{KEY}"))[0] == 200
+        async with asyncio.timeout(10):
+            while (await runs(client))[0]["session"] is not None:
+                await asyncio.sleep(0.02)
+        memories = await client.daemon.parts.memory.open()
+        assert await memories.store.learning.marks() == {}
+        assert len(helper.asked) == 1
+
+
+async def test_a_person_starts_their_own_batch(tmp_path: Path) -> None:
+    async with learning(tmp_path, at_end=False) as (client, helper):
+        for number in range(5):
+            await client.say(f"I own house number {number} in this street")
+        for kept in (2, 0):
+            _, job = await call(client, "ana", "POST", "/v1/memory-runs", {"kind": "batch"})
+            async with asyncio.timeout(10):
+                while job["state"] == "running":
+                    await asyncio.sleep(0.01)
+                    _, job = await call(client, "ana", "GET", f"/v1/memory-runs/{job['id']}")
+            assert (job["state"], job["counts"].get("added", 0)) == ("done", kept)
+        assert len(helper.asked) == 1

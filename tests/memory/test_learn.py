@@ -139,3 +139,11 @@ def test_whatever_is_proposed_keeps_the_quota_and_touches_each_memory_once(propo
 def test_no_answer_raises(text: str) -> None:
     parse_answer(text)
     parse_answer('{"changes": ' + text)
+
+
+def test_what_a_summary_says_is_no_new_fact() -> None:
+    profile = replace(known("Ana Novak is a nurse and lives in Prague"), place="p", topic="profile")
+    lives = Proposal(op="add", text="Ana lives in Prague")
+    assert judge([lives], given(heard("You live in Prague", "assistant"), profile)).steps == []
+    moved = Proposal(op="add", text="Ana lives in Brno")
+    assert len(judge([moved], given(heard("I live in Brno"), profile)).steps) == 1
