@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.clock import ManualClock
 from gateway.daemon import Daemon
-from gateway..py import build_parts
+from gateway.parts import Parts
 from tests.journeys.daemon import KEY, Client, config, running
 from tests.journeys.helpers import Helper
 from tests.journeys.test_memories import TOKENS, call
@@ -239,7 +239,7 @@ async def test_what_was_not_learnt_before_a_stop_is_after_the_next_start(tmp_pat
         assert (run["state"], run["problem"]) == ("failed", "The model is down.")
         assert await texts(client) == []
     helper = Helper(repeats)
-    parts = build_parts(config(**settings(after_reply=True)), tmp_path / "data", environ={})
+    parts = Parts(config(**settings(after_reply=True)), tmp_path / "data", environ={})
     parts.models.put(helper)
     daemon = Daemon(parts)
     task = asyncio.create_task(daemon.run())
