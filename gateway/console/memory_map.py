@@ -47,7 +47,10 @@ def flatten(vectors: Vectors) -> list[tuple[float, float]]:
     for _ in range(ROUNDS):
         found, _ = np.linalg.qr(centred.T @ (centred @ found))
     _, _, axes = np.linalg.svd(centred @ found, full_matrices=False)
-    plane = (centred @ found) @ axes[:2].T
+    directions = found @ axes[:2].T
+    # one more memory must not turn the map over: each direction points to where its largest part is
+    directions *= np.sign(directions[np.abs(directions).argmax(axis=0), range(directions.shape[1])])
+    plane = centred @ directions
     if plane.shape[1] < 2:
         plane = np.column_stack([plane[:, 0], np.zeros(len(plane))])
     low, high = np.percentile(plane, [1, 99], axis=0)

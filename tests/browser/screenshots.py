@@ -72,6 +72,8 @@ async def _draw_look(browser: Browser, client: Client, look: str, folder: Path, 
     watch = Watch(client.url)
     context = await visitor(browser, watch, **LOOKS[look])
     page = await context.new_page()
+    if "login" not in pages:
+        await sign_in(page, ROOT)
     for name, path in pages.items():
         answer = await page.goto(f"/console{path}")
         assert answer is not None
@@ -81,7 +83,7 @@ async def _draw_look(browser: Browser, client: Client, look: str, folder: Path, 
         await page.screenshot(path=folder / f"{name}-{look}.png", full_page=True)
         width = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         print(f"{name}-{look}: {answer.status}" + (f", {width} px too wide" if width > 0 else ""))
-        if name == "login" or page.url.endswith("/login"):
+        if name == "login":
             await sign_in(page, ROOT)
     print(*watch.complaints, sep="\n")
     await context.close()

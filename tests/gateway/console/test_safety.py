@@ -112,12 +112,19 @@ async def test_a_person_sees_their_own_chats_and_memories_and_no_page_of_adminis
     await client.say("a secret of Bob", key="agent:main:web:direct:bob")
     await client.say("a plan of Ana", key="agent:main:web:direct:ana")
     await client.call("POST", "/v1/memories", {"text": "Bob keeps bees.", "pool": "user:bob"})
+    status, run = await client.call("POST", "/v1/memory-runs", {"kind": "recategorize", "pool": "user:bob"})
+    assert status == 202, run
     await sign_in(browser, "ana-token-of-the-tests")
-    for path in ("", "/sessions", "/memory", "/memory?q=bees&mode=keyword", "/usage", "/memory/topics"):
+    seen = ("", "/sessions", "/memory", "/memory?q=bees&mode=keyword", "/usage", "/memory/topics", "/memory/map")
+    for path in (*seen, "/memory/runs", "/memory/settings"):
         async with browser.get(f"/console{path}") as answer:
             assert answer.status == 200, path
             html = await answer.text()
             assert "bob" not in html.casefold().replace("a secret of bob", "bob"), path
-    for path in ("/jobs", "/settings", "/sessions/agent:main:web:direct:bob", "/memory?pool=user:bob", "/jobs/x"):
+    pools = [f"/memory{page}?pool=user:bob" for page in ("", "/map", "/topics", "/settings")]
+    hidden = ("/jobs", "/settings", "/sessions/agent:main:web:direct:bob", "/jobs/x", f"/memory/runs/{run['id']}")
+    for path in (*hidden, *pools):
         async with browser.get(f"/console{path}") as answer:
             assert answer.status == 404, path
+    async with browser.get("/console/memory/runs?pool=user:bob") as answer:
+        assert run["id"] not in await answer.text()
