@@ -13,7 +13,7 @@ from sessions.cleanup import used_at
 from sessions.entries import EndedEntry
 from sessions.files import StorageError
 from sessions.keys import MalformedKey, parse_key
-from sessions.resets import effective_reset, next_reset_at
+from sessions.resets import SET_BACK, effective_reset, next_reset_at
 from sessions.session import SessionGone
 
 if TYPE_CHECKING:
@@ -88,10 +88,16 @@ class SessionTimer:
         self._busy: set[str] = set()
         self._rules: dict[tuple[str, str | None], EffectiveReset] = {}
         self._seeded = False
+        self._now: datetime | None = None
 
     # --- when to look ---------------------------------------------------------------------------------------------
 
     def next_due(self, now: datetime) -> datetime | None:
+        if self._now is not None and self._now - now > SET_BACK:
+            self._looks.clear()
+            self._heap.clear()
+            self._seeded = False
+        self._now = now
         if not self._seeded:
             return now
         while self._heap and self._looks.get(self._heap[0][1]) != self._heap[0][0]:
@@ -130,7 +136,7 @@ class SessionTimer:
             self._rules_of(record),
             started_at=record.resumed_at or record.created_at,
             active_at=used_at(record),
-            now=record.active_at,
+            now=self._now or record.active_at,
         )
 
     def _rules_of(self, record: SessionRecord) -> EffectiveReset:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 ResetReason = Literal["daily", "idle"]
 NEVER_BY_DEFAULT = frozenset({"cron", "hook", "sub"})
+SET_BACK = timedelta(days=7)
+"""A clock that was set back by more had been wrong before."""
+LONG_AGO = timedelta(days=3650)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ def reset_due(
     """
     if busy:
         return None
-    at, reason = _first_due(rules, started_at, active_at)
+    at, reason = _first_due(rules, _believed(started_at, now), _believed(active_at, now))
     return reason if at is not None and at <= now else None
 
 
@@ -70,8 +73,13 @@ def next_reset_at(
     rules: EffectiveReset, *, started_at: datetime, active_at: datetime, now: datetime
 ) -> datetime | None:
     """When `reset_due` turns true if nobody writes any more; `now` when it is true already, None: never."""
-    at, _ = _first_due(rules, started_at, active_at)
+    at, _ = _first_due(rules, _believed(started_at, now), _believed(active_at, now))
     return None if at is None else max(at, now)
+
+
+def _believed(at: datetime, now: datetime) -> datetime:
+    """A time far ahead of the clock was noted by a wrong one; waiting for it, a session would go on for ever."""
+    return now - LONG_AGO if at - now > SET_BACK else at
 
 
 def _first_due(

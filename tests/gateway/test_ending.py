@@ -172,6 +172,19 @@ async def test_three_days_of_sleep_a_week_for_a_year_end_a_session_once_each_tim
     assert expected == 52 * 5
 
 
+async def test_after_a_clock_that_was_a_year_ahead_is_set_right_every_day_has_its_reset_again() -> None:
+    policy = ResetPolicy(daily_at="04:00", timezone="Europe/Prague", quiet_minutes=0)
+    clock = ManualClock(START)
+    index = Index(clock, policy)
+    timer = timer_of(index, policy)
+    await tick(clock, index, timer, START)
+    await tick(clock, index, timer, START + timedelta(days=365))
+    assert len(index.ended) == 1
+    for hours in range(24 * 5):
+        await tick(clock, index, timer, START + timedelta(hours=hours))
+    assert len(index.ended) == 1 + 1 + 5
+
+
 async def test_the_day_that_apia_skipped_had_no_reset() -> None:
     policy = ResetPolicy(daily_at="04:00", timezone="Pacific/Apia", quiet_minutes=0)
     clock = ManualClock(datetime(2011, 12, 27, 12, tzinfo=UTC))

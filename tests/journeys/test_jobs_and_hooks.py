@@ -6,12 +6,14 @@ import asyncio
 import base64
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 from aiohttp import web
 
+from gateway.config import load
 from gateway.jobs.runs import RESTS_S
 from gateway.jobs.signatures import sign_github, sign_standard, verify
 from tests.bench.standin import StandIn
@@ -19,7 +21,6 @@ from tests.journeys.daemon import Client, config, model_settings, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-    from pathlib import Path
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of this test").decode()
 BUILD = {"name": "build", "secret": SECRET, "template": "Build {{ body.id }} failed"}
@@ -405,3 +406,27 @@ async def test_runs_and_deliveries_are_told_as_events_and_counted(tmp_path: Path
             assert 'sessiond_runs_total{kind="hook",status="ok"} 1.0' in counters
             assert 'sessiond_deliveries_total{outcome="delivered"} 1.0' in counters
             assert (await client.get("/readyz"))["parts"]["jobs"] == {"state": "ok", "detail": "0 runs go on, 0 wait"}
+
+
+@pytest.mark.parametrize("line", ["- {name: morning,", "- {name: build,"])
+async def test_the_example_configuration_with_one_line_uncommented_works_as_it_is(tmp_path: Path, line: str) -> None:
+    example = (Path(__file__).parents[2] / "config.example.yaml").read_text("utf-8")
+    assert example.count(f"#: {line}") == 1
+    path = tmp_path / "sessiond.yaml"
+    path.write_text(example.replace(f"#: {line}", line), "utf-8")
+    settings = load(path, {"SESSIOND_SERVER__PORT": "0"})
+    async with running(tmp_path / "data", settings) as client:
+        if "morning" in line:
+            (job,) = (await client.get("/v1/jobs"))["jobs"]
+            _, run = await client.call("POST", f"/v1/jobs/{job['name']}/run")
+            await client.daemon.parts.jobs.runs.ended(run["id"])
+            (run,) = (await client.get("/v1/jobs/morning/runs"))["runs"]
+            assert run["status"] == "ok"
+            said, reply = await client.transcript(run["key"])
+            assert (said["text"], reply["type"]) == ("Good morning!", "assistant")
+        else:
+            example_call = await client.get("/v1/hooks/build/example")
+            body = example_call["body"].encode()
+            status, taken = await client.call("POST", example_call["path"], body, example_call["headers"])
+            assert status == 202
+            assert (await run_of(client, taken["run"]))["status"] == "ok"

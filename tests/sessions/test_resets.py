@@ -199,6 +199,17 @@ def test_a_clock_set_back_does_not_end_the_next_session_too(back: timedelta) -> 
         now += timedelta(minutes=20)
 
 
+@pytest.mark.parametrize(("daily", "idle"), [("04:00", None), (None, 60)])
+def test_a_session_that_began_while_the_clock_was_a_year_ahead_ends_when_it_is_set_right(
+    daily: str | None, idle: int | None
+) -> None:
+    began, now = at("2027-05-02T04:00"), at("2026-05-02T12:00")
+    effective = rules(daily, idle)
+    assert reset_due(effective, started_at=began, active_at=began, now=now, busy=False) is not None
+    assert next_reset_at(effective, started_at=began, active_at=began, now=now) == now
+    assert reset_due(effective, started_at=now, active_at=now, now=now, busy=False) is None
+
+
 @settings(max_examples=200)
 @given(
     zone=st.sampled_from(ZONES).map(ZoneInfo),
