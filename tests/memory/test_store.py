@@ -12,7 +12,7 @@ import pytest
 from gateway.clock import ManualClock
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
 from memory.policy import MemoryPolicy
-from memory.records import KEEP, Change, Draft, Filters, ListQuery, TopicChange, TopicDraft, user_pool
+from memory.records import KEEP, Change, Draft, Filters, ListQuery, TopicChange, TopicDraft, Written, user_pool
 from memory.removal import purge_rows
 from tests.memory.opened import ROOT, opened, person
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory.memory import Memories
-    from memory.records import Memory, Origin, Written
+    from memory.records import Memory, Origin
 
 ANA = person("ana")
 BOB = person("bob")
@@ -284,3 +284,26 @@ async def test_what_cannot_be_kept_is_refused_with_its_place(memories: Memories,
     with pytest.raises(InvalidMemory, match="text"):
         await added(memories, text)
     assert KEEP is Change().text
+
+
+async def test_a_memory_keeps_the_id_it_is_known_by_elsewhere_and_is_taken_over_once(memories: Memories) -> None:
+    taking = dataclasses.replace(person("ana"), origin="import")
+    draft = Draft(id="01HZZZZZZZZZZZZZZZZZZZZZZ1", text="Ana prefers trains.")
+    (first,) = await memories.add_many(taking, [draft])
+    assert isinstance(first, Written)
+    assert (first.outcome, first.memory.id) == ("added", draft.id)
+    await memories.update(person("ana"), first.memory.id, Change(text="Ana prefers night trains."))
+    (again,) = await memories.add_many(taking, [draft])
+    assert isinstance(again, Written)
+    assert (again.outcome, again.memory.text) == ("unchanged", "Ana prefers night trains.")
+    other = dataclasses.replace(person("bob"), origin="import")
+    (his,) = await memories.add_many(other, [draft])
+    assert isinstance(his, Written)
+    assert (his.outcome, his.memory.pool) == ("added", user_pool("bob"))
+    assert his.memory.id != draft.id
+    await memories.delete(person("ana"), first.memory.id)
+    (gone,) = await memories.add_many(taking, [draft])
+    assert isinstance(gone, Forgotten)
+    await memories.purge(person("ana"), [first.memory.id])
+    (never,) = await memories.add_many(taking, [dataclasses.replace(draft, text="Ana prefers night trains.")])
+    assert isinstance(never, Forgotten)
