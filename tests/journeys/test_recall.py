@@ -151,10 +151,13 @@ async def test_a_late_result_that_was_deleted_meanwhile_is_not_shown(tmp_path: P
         client.token = TOKENS[0]["token"]
         dog = await remember(client, "Our dog is called Rex")
         await until_vectors_serve(client)
+        vectors.fault = "hang"
         started = time.monotonic()
         await client.say("What is our dog called?")
         assert time.monotonic() - started < 2
         assert trailing(standin.requests[-1]) == []
+        vectors.fault = ""
+        vectors.release()
         await asyncio.sleep(0.2)
         await client.call("DELETE", f"/v1/memories/{dog}")
         await client.say("And now?")

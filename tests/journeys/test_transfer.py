@@ -81,4 +81,4 @@ async def test_a_lost_ledger_is_made_again_without_taking_every_session_into_mem
             if rows and rows[0]["calls"] == wanted:
                 break
         assert [row["calls"] for row in rows if row["group"]["role"] == "chat"] == [wanted] == [5]
-        assert len(parts.store._kept) == 0  # pyright: ignore[reportPrivateUsage]
+        assert list(parts.store._kept) == []  # pyright: ignore[reportPrivateUsage]
