@@ -121,6 +121,7 @@ async def test_what_waits_is_answered_after_a_restart(tmp_path: Path, standin: S
     async with running(tmp_path, settings) as client:
         standin.script("hang")
         turns = [await client.post(text) for text in ("one", "two")]
+        await asked_times(standin, 1)
     async with running(tmp_path, settings) as client:
         for turn in turns:
             assert (await ended(client, turn["turn"]))["state"] == "done"
