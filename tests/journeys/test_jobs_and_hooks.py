@@ -47,13 +47,13 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving() -> AsyncGenerator[Receiver]:
+async def receiving(port: int = 0) -> AsyncGenerator[Receiver]:
     receiver = Receiver()
     app = web.Application()
     app.router.add_post("/", receiver.take)
     runner = web.AppRunner(app)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
     receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
     try:
         yield receiver
@@ -229,6 +229,28 @@ async def test_a_receiver_that_was_down_gets_everything_in_order_once_it_is_back
             assert [name for name, _ in receiver.got] == [one["id"] for one in reversed(pending)]
             assert [body["data"]["run"] for _, body in receiver.got] == runs
             assert all(body["id"] == name and body["data"]["text"] for name, body in receiver.got)
+
+
+async def test_a_receiver_that_refuses_connections_gets_everything_when_it_listens_each_session_in_order(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
+    url = f"http://127.0.0.1:{unused_tcp_port}/"
+    hook = {**BUILD, "session": "agent:main:ci:group:{{ body.chat }}", "allow_key_prefixes": ["agent:main:ci"]}
+    hook["deliver"] = {"url": url, "secret": SECRET}
+    async with running(tmp_path / "data", config(hooks=[hook], deliver={"allow": ["127.0.0.1"]})) as client:
+        runs: dict[int, list[str]] = {1: [], 2: []}
+        for number in range(6):
+            chat = 1 + number % 2
+            _, taken = await call(client, {"id": number, "chat": chat}, message_id=f"m{number}")
+            assert (await run_of(client, taken["run"]))["status"] == "ok"
+            runs[chat].append(taken["run"])
+        await until(lambda: client.daemon.parts.jobs.telling.deliveries["retry"] >= 2)
+        async with receiving(unused_tcp_port) as receiver:
+            await until(lambda: len(receiver.got) == 6, 60)
+            told = [body["data"] for _, body in receiver.got]
+            for chat, expected in runs.items():
+                assert [one["run"] for one in told if one["key"].endswith(f":{chat}")] == expected
+            assert len({name for name, _ in receiver.got}) == 6
 
 
 async def test_nothing_is_sent_to_this_machine_unless_it_is_allowed(tmp_path: Path) -> None:
