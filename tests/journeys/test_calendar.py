@@ -189,3 +189,26 @@ async def test_a_former_session_comes_back_from_the_archive_and_has_a_day_of_its
         await pass_time(client, clock, DAY_S)
         assert (await client.get(f"/v1/sessions/{KEY}"))["ended"] == "daily"
         assert files_of(tmp_path) == [".jsonl"] * 2
+
+
+async def test_housekeeping_comes_by_the_scheduler_also_after_the_machine_slept(tmp_path: Path) -> None:
+    clock = ManualClock(NOON)
+    async with running(tmp_path, settings(), clock=clock) as client:
+        status, _ = await client.call("POST", "/v1/attachments", b"a note", {"Content-Type": "text/plain"})
+        assert status == 201
+        await client.say("hello")
+        await pass_time(client, clock, 23 * 3600)
+        assert uploads(tmp_path) == 1
+        await pass_time(client, clock, 2 * 3600)
+        assert uploads(tmp_path) == 0
+        await client.daemon.parts.archive.cleared(10)
+        for database in tmp_path.glob("search.db*"):
+            database.unlink()
+        await pass_time(client, clock, 31)
+        async with asyncio.timeout(20):
+            while not (tmp_path / "search.db").exists():
+                await asyncio.sleep(0.01)
+
+
+def uploads(folder: Path) -> int:
+    return len([path for path in (folder / "blobs").rglob("*") if path.is_file() and path.suffix == ""])
