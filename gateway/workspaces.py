@@ -61,6 +61,13 @@ class Workspaces:
     def problem(self) -> str | None:
         return self.files.problem
 
+    @property
+    def told(self) -> str:
+        """What should be known of the files although all is well."""
+        return f"{self.files.troubled} files cannot be used wholly; GET /v1/agents/<agent>/files says why" * bool(
+            self.files.troubled
+        )
+
     async def run(self) -> None:
         await self._tokens.ready()
         await self.files.run()

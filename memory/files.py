@@ -38,7 +38,7 @@ POOL = "files:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesStatus:
-    """How far the files are. `problems`: (shelf, file, why) of those that are not indexed."""
+    """How far the files are. `problems`: (shelf, file, why) of those that cannot be used, or not wholly."""
 
     files: int
     waiting: int
@@ -75,7 +75,15 @@ class WorkspaceFiles:
         self._waiting = 0
         self._files = 0
         self._filled: set[str] | None = None
-        self.problem: str | None = None
+        self._unfollowed: str | None = None
+        self._unwatched: str | None = None
+        self.troubled = 0
+        """Files that cannot be used, or not wholly; `status` says which."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why files are not followed, or more slowly than they should be."""
+        return self._unfollowed or self._unwatched
 
     # --- keeping up -----------------------------------------------------------------------------------------------
 
@@ -115,9 +123,10 @@ class WorkspaceFiles:
             try:
                 folders = [folder for folder in self._roots.values() if folder.is_dir()]
                 async for _ in awatch(*folders, step=WATCH_STEP_MS, debounce=WATCH_QUIET_MS, watch_filter=None):
+                    self._unwatched = None
                     self._wake.set()
             except (OSError, RuntimeError) as error:
-                self.problem = f"The folders cannot be watched ({error}); they are compared every few seconds."
+                self._unwatched = f"The folders cannot be watched ({error}); they are compared every few seconds."
             self._wake.set()
             await self._sleep(RETRY_S)
 
@@ -126,12 +135,12 @@ class WorkspaceFiles:
             self._wake.clear()
             try:
                 if await self._compare():
-                    self.problem = None
+                    self._unfollowed = None
                     async with self._compared:
                         self._rounds += 1
                         self._compared.notify_all()
             except (OSError, sqlite3.Error) as error:
-                self.problem = f"Workspace files are not followed now: {error}."
+                self._unfollowed = f"Workspace files are not followed now: {error}."
                 await self._sleep(RETRY_S)
                 self._wake.set()
             await self._wake.wait()
@@ -156,6 +165,7 @@ class WorkspaceFiles:
             await self._sleep(min(LONGEST_REST_S, 2 * (time.perf_counter() - started)))
             if self._wake.is_set():
                 return False
+        self.troubled = len(await self._in_thread(self._database.problems))
         return True
 
     # --- in the thread --------------------------------------------------------------------------------------------
@@ -195,7 +205,13 @@ class WorkspaceFiles:
         pieces = chunk(
             content.text, tokens=self._policy.chunk_tokens, overlap=self._policy.chunk_overlap, count=self._count
         )
-        self._database.put(shelf, path, content.stamp, pieces)
+        self._database.put(shelf, path, content.stamp, pieces, problem=self._left_out(path, content.text))
+
+    def _left_out(self, path: str, text: str) -> str | None:
+        length, most = len(text.strip()), self._policy.prefix_chars
+        if path != ROOT_FILE or length <= most:
+            return None
+        return f"Only the first {most} of {length} characters stand in every prompt; the rest is found by search."
 
     def folder(self, shelf: str) -> Path:
         """Where a shelf lies."""
@@ -225,10 +241,22 @@ class WorkspaceFiles:
 
     async def read(self, shelf: str, path: str, first: int, last: int) -> str:
         """Lines of a file, with their numbers. Raises InvalidMemory and NotThere."""
-        content = await asyncio.to_thread(read, self.folder(shelf), path, max_bytes=self._policy.max_bytes)
-        lines = content.text.splitlines()
+        lines = await self.lines(shelf, path)
         shown = [f"{number}: {line}" for number, line in enumerate(lines, 1) if first <= number <= last]
         return "\n".join([f"{path}, {len(lines)} lines", *shown])
+
+    async def lines(self, shelf: str, path: str) -> list[str]:
+        """All lines of a file. Raises InvalidMemory and NotThere."""
+        content = await asyncio.to_thread(read, self.folder(shelf), path, max_bytes=self._policy.max_bytes)
+        return content.text.splitlines()
+
+    async def listing(self, shelf: str) -> list[tuple[str, bool, str | None]]:
+        """(file, whether it is indexed as it is now, problem) of everything on a shelf."""
+        there = await asyncio.to_thread(scan, self.folder(shelf))
+        known = await self._in_thread(lambda: self._database.known(shelf))
+        problems = await self._in_thread(self._database.problems)
+        why = {path: told for where, path, told in problems if where == shelf}
+        return [(path, known.get(path) == stamp, why.get(path)) for path, stamp in sorted(there.items())]
 
     async def paths(self, shelf: str) -> list[str]:
         """The files of a shelf."""

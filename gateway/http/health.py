@@ -137,7 +137,11 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
 
     def files() -> PartState:
         problem = parts.workspaces.problem
-        return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
+        return (
+            PartState(state="ok", detail=parts.workspaces.told)
+            if problem is None
+            else PartState(state="degraded", detail=problem)
+        )
 
     def recall() -> PartState:
         problem = parts.recall.problem

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench import archive_load, long_sessions, memory_load, prompt_cost, reach, scale, turn_load
+from tests.bench import archive_load, files_load, long_sessions, memory_load, prompt_cost, reach, scale, turn_load
 from tests.bench.figures import Figure, changes, render_table, to_json
 from tests.bench.processes import daemon, server, write_config
 from tests.bench.turn_load import Addresses
@@ -35,6 +35,7 @@ class Size:
     active: int
     active_turns: int
     entries: int
+    files: int
     shared_turns: int
     long_turns: int
 
@@ -50,6 +51,7 @@ FULL = Size(
     active=1_000,
     active_turns=5,
     entries=100_000,
+    files=10_000,
     shared_turns=200,
     long_turns=500,
 )
@@ -64,6 +66,7 @@ QUICK = Size(
     active=200,
     active_turns=2,
     entries=10_000,
+    files=1_000,
     shared_turns=200,
     long_turns=100,
 )
@@ -84,6 +87,7 @@ async def run(size: Size, folder: Path) -> list[Figure]:
             folder / "aged", config, model, size.entries, rounds=size.rounds, turns=size.turns
         )
         figures += await long_sessions.beside_compaction(folder, config, model, rounds=size.rounds, turns=size.turns)
+        figures += await files_load.measure(folder / "files", config, model, files=size.files, rounds=size.rounds)
         figures += await scale.by_sessions(folder, config, model, size.sessions, size.turns_each, size.starts)
     figures += await prompt_cost.measure(folder, shared_turns=size.shared_turns, long_turns=size.long_turns)
     figures += await reach.measure()

@@ -62,7 +62,8 @@ MEMORY_ADMIN = {
     ("DELETE", "/v1/projects/{project}"): None,
 }
 MEMORY_OWN = {(method, "/v1/memory-settings") for method in ("GET", "PUT", "PATCH")}  # see test_memory_settings
-ALL_MEMORY_ROUTES = {*MEMORY_ROUTES, *MEMORY_LISTS, *MEMORY_WRITERS, *MEMORY_ADMIN, *MEMORY_OWN}
+AGENT_FILES = {("GET", f"/v1/agents/{{agent}}/{path}") for path in ("files", "file")}  # see test_workspace_files
+ALL_MEMORY_ROUTES = {*AGENT_FILES, *MEMORY_ROUTES, *MEMORY_LISTS, *MEMORY_WRITERS, *MEMORY_ADMIN, *MEMORY_OWN}
 
 
 def addressed(path: str) -> str:
