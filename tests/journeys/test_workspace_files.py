@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.journeys.daemon import KEY, Client, running
 from tests.journeys.test_memory_tools import use
-from tests.journeys.test_recall import TOKENS, settings, trailing
+from tests.journeys.test_recall import TOKENS, settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,22 +68,6 @@ async def test_files_that_come_change_move_and_go_are_followed_within_three_seco
         await until(client, "hive", ["memory/hive.md:1-1"])
         shutil.rmtree(notes)
         await until(client, "hive", [])
-
-
-async def test_a_piece_of_a_file_that_has_changed_since_says_so(tmp_path: Path, standin: StandIn) -> None:
-    notes = tmp_path / "workspaces" / "main" / "memory"
-    write(notes / "hive.md", "The hive is green.\n")
-    async with running(tmp_path, settings(standin)) as client:
-        client.token = ANA
-        await client.daemon.parts.workspaces.files.settled()
-        client.daemon.parts.workspaces.files._take = lambda *_: None  # type: ignore[method-assign]
-        write(notes / "hive.md", "The hive was painted blue.\n")
-        await client.say("Which hive is green?")
-        assert [(one["file"], one.get("note")) for one in trailing(standin.requests[-1])] == [
-            ("memory/hive.md:1-1", "the file has changed since")
-        ]
-        found = await use(client, "MemorySearch", query="hive green")
-        assert [one["note"] for one in found["files"]] == ["the file has changed since"]
 
 
 async def test_what_of_the_files_cannot_be_used_is_told(tmp_path: Path, standin: StandIn) -> None:
