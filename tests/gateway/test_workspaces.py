@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gateway.clock import ManualClock
-from gateway.daemon import build_parts
+from gateway.parts import Parts
 from tests.journeys.daemon import config
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ async def test_a_piece_of_a_file_that_has_changed_since_it_was_indexed_says_so_a
     file.parent.mkdir(parents=True)
     file.write_text("The hive is green.\n", "utf-8")
     # the clock stands still, so the rest after the first file never ends, and nothing else is indexed
-    parts = build_parts(config(), tmp_path, environ={}, clock=ManualClock(datetime(2026, 5, 1, tzinfo=UTC)))
+    parts = Parts(config(), tmp_path, environ={}, clock=ManualClock(datetime(2026, 5, 1, tzinfo=UTC)))
     tasks = [asyncio.create_task(work) for work in (parts.tokens.load(), parts.workspaces.run())]
     try:
         async with asyncio.timeout(10):
