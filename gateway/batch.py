@@ -74,7 +74,8 @@ class LearnBatch:
     async def _step(self, person: str, place: dict[str, Any], progress: Progress) -> dict[str, Any]:
         """One session. Raises JobFailed when the model does not answer any more."""
         session = place["sessions"][place["at"]]
-        wanted = Wanted(session=session, trigger="batch", least=self._policy.batch_messages, person=person)
+        least, job = self._policy.batch_messages, progress.job
+        wanted = Wanted(session=session, trigger="batch", least=least, person=person, job=job.id)
         problem: str | None = None
         runs: list[LearnRun] = []
         try:
@@ -86,7 +87,6 @@ class LearnBatch:
             problem = str(error)
         in_vain = 0 if problem is None else place["in_vain"] + 1
         place = {**place, "at": place["at"] + 1, "in_vain": in_vain}
-        job = progress.job
         fields: dict[str, Any] = {"place": place, "counts": _counted(job, runs)}
         fields |= {"done": job.done + 1} if problem is None else {"failed": job.failed + 1, "problem": problem}
         fields |= {"model": next((run.model for run in runs if run.model), job.model)}

@@ -61,13 +61,14 @@ WITHOUT_PERSON = ("cron", "hook", "sub")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What is to be learnt from. `through_seq` None: all that is settled. `least`: messages that must be new. `person`:
-    only what this one has said."""
+    only what this one has said. `job`: the job it is done for."""
 
     session: str
     trigger: Trigger
     through_seq: int | None = None
     least: int = 1
     person: str | None = None
+    job: str | None = None
 
 
 class Remember:
@@ -326,7 +327,7 @@ class Remember:
         through: int,
     ) -> list[LearnRun]:
         """Piece by piece, until one could not be learnt from."""
-        viewer = self._viewer(record, mark.pool.id, wanted.trigger)
+        viewer = dataclasses.replace(self._viewer(record, mark.pool.id, wanted.trigger), job=wanted.job)
         said = said_with(entries, mark.pool.id, after_seq=mark.through_seq, through_seq=through, zone=self._zone)
         new = len(said) >= wanted.least and any(one.who == "user" for one in said)
         if viewer.user is None or viewer.delegated or not new:

@@ -127,7 +127,10 @@ class JobStore:
             if job.undone_at is not None:
                 raise MemoryConflict("This job was undone already.")
             back, left = await undo_job_changes(operation, self._fulltext, job_id)
-            left += await undo_job_topics(operation, job_id)
+            topics_back, topics_left = await undo_job_topics(operation, job_id)
+            left += topics_left
+            if not back and not left and not topics_back:
+                raise MemoryConflict("This run has changed nothing, so there is nothing to undo.")
             job = dataclasses.replace(job, undone_at=operation.now)
             await put_job(connection, job)
         return JobUndone(job, back, left)

@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 async def note_topic(
     connection: AsyncConnection, viewer: Viewer, now: datetime, before: Topic | None, after: Topic | None
 ) -> None:
-    """Keeps a change of a topic, when a job makes it."""
+    """Keeps a change of a topic, when a job makes it; forgets a topic that somebody deletes."""
     topic = after or before
-    if viewer.job is None or topic is None:
+    if topic is None:
+        return
+    if viewer.job is None:
+        if after is None:  # what somebody deletes themselves is kept nowhere
+            await connection.execute(delete(topic_audit).where(topic_audit.c.topic == topic.id))
         return
     await connection.execute(
         insert(topic_audit).values(
@@ -45,7 +49,7 @@ async def note_topic(
 async def made_by_jobs(connection: AsyncConnection, owner: Pool) -> set[str]:
     """Topics that a job has made and nobody has changed since."""
     made = select(topic_audit.c.topic, topic_audit.c.after).where(
-        topic_audit.c.owner == str(owner), topic_audit.c.before.is_(None), topic_audit.c.undone_at.is_(None)
+        topic_audit.c.owner == str(owner), topic_audit.c.before.is_(None)
     )
     kept = {row[0]: row[1] for row in await connection.execute(made)}
     present = await _present(connection, list(kept))
@@ -62,14 +66,16 @@ async def topic_counts(connection: AsyncConnection, job: str) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-async def undo_job_topics(operation: Operation, job: str) -> int:
-    """Topics as they were before a job, the newest change first; how many stay as somebody has used or changed them.
+async def undo_job_topics(operation: Operation, job: str) -> tuple[int, int]:
+    """Topics as they were before a job, the newest change first: how many, and how many stay as somebody has used or
+    changed them since.
 
     Call it after the job's changes of memories were undone.
     """
     connection, left = operation.connection, 0
-    query = select(topic_audit).where(topic_audit.c.job == job, topic_audit.c.undone_at.is_(None))
-    for row in (await connection.execute(query.order_by(topic_audit.c.id.desc()))).mappings().all():
+    query = select(topic_audit).where(topic_audit.c.job == job)
+    rows = (await connection.execute(query.order_by(topic_audit.c.id.desc()))).mappings().all()
+    for row in rows:
         present = (await _present(connection, [row["topic"]])).get(row["topic"])
         if present != row["after"]:
             left += 1
@@ -79,9 +85,8 @@ async def undo_job_topics(operation: Operation, job: str) -> int:
             left += not await _take_away(operation, row["topic"])
         else:
             await connection.execute(update(topics).where(topics.c.id == row["topic"]).values(row["before"]))
-        mine = topic_audit.c.id == row["id"]
-        await connection.execute(update(topic_audit).where(mine).values(undone_at=millis(operation.now)))
-    return left
+    await connection.execute(delete(topic_audit).where(topic_audit.c.job == job))
+    return len(rows) - left, left
 
 
 async def _present(connection: AsyncConnection, ids: list[str]) -> dict[str, dict[str, Any]]:

@@ -175,8 +175,9 @@ def changes_memories(job: MemoryJob, kinds: Mapping[str, JobKind]) -> bool:
 
 
 def can_undo(job: MemoryJob, kinds: Mapping[str, JobKind]) -> bool:
-    """Whether a run's changes can be taken back now."""
-    return job.state != "running" and job.undone_at is None and changes_memories(job, kinds)
+    """Whether a run has made changes that can be taken back now."""
+    ended = job.state != "running" and job.undone_at is None
+    return ended and any(job.counts.values()) and changes_memories(job, kinds)
 
 
 async def changes_of(memories: Memories, viewer: Viewer, job: MemoryJob) -> list[ChangeView]:

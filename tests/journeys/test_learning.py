@@ -167,6 +167,10 @@ async def test_the_daily_batch_takes_sessions_in_which_enough_was_said(tmp_path:
         assert await runs(client, "bob") == []
         _, jobs = await call(client, "ana", "GET", "/v1/memory-runs")
         assert [(job["kind"], job["automatic"]) for job in jobs["runs"]] == [("batch", True)]
+        run = jobs["runs"][0]
+        _, told = await call(client, "ana", "GET", f"/v1/memory-runs/{run['id']}")
+        assert [(change["action"], change["before"]) for change in told["changes"]] == [("added", None)] * 2
+        assert told["can_undo"]
         _, jobs = await call(client, "bob", "GET", "/v1/memory-runs")
         assert jobs["runs"] == []
         asked = len(helper.asked)
@@ -174,6 +178,10 @@ async def test_the_daily_batch_takes_sessions_in_which_enough_was_said(tmp_path:
             await clock.advance(60 * 30)
             await asyncio.sleep(0.01)
         assert len(helper.asked) == asked
+        _, undone = await call(client, "ana", "POST", f"/v1/memory-runs/{run['id']}/undo")
+        assert (undone["back"], undone["left"]) == (2, 0)
+        _, page = await call(client, "ana", "GET", "/v1/memories")
+        assert page["memories"] == []
 
 
 async def test_a_reply_does_not_wait_for_learning(tmp_path: Path) -> None:
