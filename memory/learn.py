@@ -122,7 +122,8 @@ def clean_said(said: Iterable[Said], *, allow_secrets: bool = False) -> tuple[li
 
 
 def parse_answer(text: str) -> list[Proposal] | None:
-    """The proposals of an answer, whatever stands around the JSON; what is no proposal is left out. None: no JSON."""
+    """The proposals of an answer, whatever stands around the JSON; what is no proposal is left out. None: no JSON, or
+    half of it."""
     answer = answer_object(text)
     return None if answer is None else proposals_of(answer)
 
@@ -134,44 +135,80 @@ def proposals_of(answer: Mapping[str, Any]) -> list[Proposal]:
 
 
 def answer_object(text: str) -> dict[str, Any] | None:
-    """The first JSON object with a list of changes, whatever stands around it."""
+    """The first JSON object with a list of changes, whatever stands around it. The bare list, and one bare proposal,
+    count as well, where nothing before them was cut off."""
     decoder = json.JSONDecoder()
-    at = text.find("{")
+    whole = True
+    at = _next_value(text, 0)
     for _ in range(50):
         if at < 0:
             return None
         try:
             value, _end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            at = text.find("{", at + 1)
-            continue
-        answer = cast("dict[str, Any]", value)
-        if isinstance(answer.get("changes"), list):
-            return answer
-        at = text.find("{", at + 1)
+            whole = False
+        else:
+            answer = _answer_in(value, bare=whole)
+            if answer is not None:
+                return answer
+        at = _next_value(text, at + 1)
     return None
+
+
+def _next_value(text: str, start: int) -> int:
+    places = [at for sign in "{[" if (at := text.find(sign, start)) >= 0]
+    return min(places, default=-1)
+
+
+def _answer_in(value: Any, *, bare: bool) -> dict[str, Any] | None:
+    if isinstance(value, dict):
+        given = cast("dict[str, Any]", value)
+        if isinstance(given.get("changes"), list):
+            return given
+        return {"changes": [given]} if bare and "op" in given else None
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    listed = bare and items and all(isinstance(one, dict) and "op" in one for one in items)
+    return {"changes": items} if listed else None
+
+
+SYNONYMS: dict[str, Op] = {
+    **dict.fromkeys(("add", "create", "new", "insert", "remember"), "add"),
+    **dict.fromkeys(("update", "edit", "change", "correct", "replace"), "update"),
+    **dict.fromkeys(("delete", "remove", "forget"), "delete"),
+    "merge": "merge",
+}
 
 
 def _proposal(raw: Any) -> Proposal | None:
     if not isinstance(raw, dict):
         return None
     given = cast("dict[str, Any]", raw)
-    op = given.get("op")
-    if op not in OPS:
+    op = SYNONYMS.get(str(given.get("op")).strip().lower())
+    if op is None:
         return None
-    ids = given.get("ids") if isinstance(given.get("ids"), list) else [given.get("id")]
-    importance, topic, text = given.get("importance"), given.get("topic"), given.get("text")
-    seqs = given.get("from")
+    topic, text = given.get("topic"), given.get("text", given.get("content"))
     return Proposal(
         op=op,
         text=text if isinstance(text, str) else "",
         topic=topic if isinstance(topic, str) else None,
-        importance=_importance(importance),
-        ids=tuple(dict.fromkeys(one for one in cast("list[Any]", ids) if isinstance(one, str))),
-        seqs=tuple(one for one in cast("list[Any]", seqs) if isinstance(one, int)) if isinstance(seqs, list) else (),
+        importance=_importance(given.get("importance")),
+        ids=tuple(dict.fromkeys(one for one in _listed(given.get("ids", given.get("id"))) if isinstance(one, str))),
+        seqs=tuple(number for one in _listed(given.get("from")) if (number := _whole(one)) is not None),
     )
+
+
+def _listed(given: Any) -> list[Any]:
+    return cast("list[Any]", given) if isinstance(given, list) else [given]
+
+
+def _whole(given: object) -> int | None:
+    """A whole number, also one that was written as a text."""
+    if isinstance(given, str) and given.strip().isascii() and given.strip().isdigit() and len(given) < 16:
+        return int(given)
+    return given if isinstance(given, int) and not isinstance(given, bool) else None
 
 
 def _importance(given: object) -> int | None:
     """1 to 10; None for what is no whole number."""
-    return min(10, max(1, given)) if isinstance(given, int) and not isinstance(given, bool) else None
+    number = _whole(given)
+    return None if number is None else min(10, max(1, number))

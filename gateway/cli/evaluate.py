@@ -134,11 +134,11 @@ async def _with_vectors(conversations: Sequence[Conversation], folder: Path, cac
         await embedder.close()
 
 
-def quiet() -> None:
+def quiet(level: int = logging.WARNING) -> None:
     """What the store and the archive log of their own lives is not the answer."""
     import structlog
 
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
 
 
 def _names(asked: list[str]) -> list[str]:

@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner
 
-from gateway.cli import app
 from gateway.cli.evaluate import driven
 from gateway.clock import ManualClock
 from gateway.learning import Learner
@@ -75,11 +73,3 @@ async def driven_by(clock: ManualClock, talk: Conversation) -> None:
         await clock.advance(30)
         await asyncio.sleep(0.001)
     await task
-
-
-def test_the_command_shows_a_table_and_says_what_is_unknown() -> None:
-    shown = CliRunner().invoke(app, ["eval", "memory", "--model", "good", "--language", "en"])
-    assert shown.exit_code == 0, shown.output
-    assert "good" in shown.stdout
-    refused = CliRunner().invoke(app, ["eval", "memory", "--language", "xx"])
-    assert (refused.exit_code, "en, cs, th, zh" in refused.output) == (2, True)

@@ -37,6 +37,7 @@ def test_prose_around_the_answer_is_left_out_and_broken_json_is_none() -> None:
     answer = 'Sure! ```{"changes": [{"op": "add", "text": "a"}, {"op": "fly"}, 3]}``` Anything else?'
     assert parse_answer(answer) == [Proposal(op="add", text="a")]
     assert parse_answer('{"changes": [{"op": "add"') is None
+    assert parse_answer('{"changes": [{"op": "add", "text": "a"}, {"op": "upd') is None
     assert parse_answer("I cannot do that.") is None
 
 
@@ -147,3 +148,12 @@ def test_what_a_summary_says_is_no_new_fact() -> None:
     assert judge([lives], given(heard("You live in Prague", "assistant"), profile)).steps == []
     moved = Proposal(op="add", text="Ana lives in Brno")
     assert len(judge([moved], given(heard("I live in Brno"), profile)).steps) == 1
+
+
+def test_what_models_write_instead_is_understood_where_it_is_whole() -> None:
+    one = Proposal(op="add", text="a", importance=7, seqs=(3,))
+    assert parse_answer('[{"op": "create", "content": "a", "importance": "7", "from": 3}]') == [one]
+    assert parse_answer('{"op": "add", "text": "a", "importance": 7, "from": ["3"]}') == [one]
+    assert parse_answer('{"changes": [{"op": "forget", "id": "m"}]}') == [Proposal(op="delete", ids=("m",))]
+    assert parse_answer("[1, 2]") is None
+    assert parse_answer('{"changes": []}') == []
