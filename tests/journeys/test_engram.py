@@ -25,6 +25,7 @@ from engram import (
 )
 
 from tests.journeys.daemon import Client, config, running
+from tests.journeys.test_recall import until_vectors_serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -178,6 +179,18 @@ async def test_a_run_tells_what_was_created_and_what_was_updated(shop: AsyncEngr
     assert {memory.id for memory in kept} == {tea, bio}
     found = await shop.memories.search(query="Alice 42 Berlin", user_id="alice")
     assert [memory.content for memory in found] == ["Alice, 45, Berlin."]
+
+
+async def test_vectors_are_searched_where_there_are_some(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path / "data", settings(roles={"embedding": "offline"})) as daemon,
+        AsyncEngramClient(base_url=f"{daemon.url}/engram", api_key="eng_shop") as client,
+    ):
+        await client.memories.add(facts(("preferences", "Likes green tea."), ("decisions", "Sails.")), user_id="a")
+        await until_vectors_serve(daemon)
+        found = await client.memories.search(query="green tea", user_id="a", retrieval_config=VectorRetrieval())
+        assert found[0].content == "Likes green tea."
+        assert found[0].score
 
 
 async def test_a_run_is_told_for_ninety_days(daemon: Client, shop: AsyncEngramClient) -> None:

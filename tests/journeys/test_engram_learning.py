@@ -56,13 +56,13 @@ async def shop(
             yield daemon, client, helper
 
 
-async def ended(client: AsyncEngramClient, given: Any, user: str = "alice", **more: Any) -> RunStatus:
+async def ended(client: AsyncEngramClient, given: Any, user: str | None = "alice", **more: Any) -> RunStatus:
     run = await client.memories.add(given, user_id=user, **more)
     assert run.status == "running"
     return await client.runs.wait(run.run_id, interval=0.02, timeout=20)
 
 
-async def contents(client: AsyncEngramClient, user: str = "alice", **more: Any) -> list[str]:
+async def contents(client: AsyncEngramClient, user: str | None = "alice", **more: Any) -> list[str]:
     found = await client.memories.search(query="x", user_id=user, retrieval_config=FetchRetrieval(limit=100), **more)
     return sorted(memory.content for memory in found)
 
@@ -147,6 +147,15 @@ async def test_facts_of_a_conversation_keep_when_it_was(tmp_path: Path) -> None:
         assert [(memory.content, memory.created_at) for memory in found] == [
             ("Ana moved to Brno.", "2024-02-03T04:05:06.000Z")
         ]
+
+
+async def test_what_is_shared_is_learnt_without_a_user(tmp_path: Path) -> None:
+    async with shop(tmp_path) as (_, client, helper):
+        done = await ended(client, "Refunds need a receipt.", None, group="house")
+        assert (done.status, len(done.memories_created), done.user_id) == ("completed", 1, None)
+        assert {topic["name"] for topic in helper.asked[0]["topics"]} == {"house/procedures"}
+        assert await contents(client, None, group="house") == ["Refunds need a receipt."]
+        assert await contents(client, "alice") == []
 
 
 @pytest.mark.parametrize("answer", ["down", "I have learnt a lot today.", '{"changes": [{"op": "ad'])
