@@ -1,30 +1,36 @@
-"""Documents of agents and projects: add, list, remove. They are files in the data directory, found within seconds."""
+"""Documents of agents and projects: add, list, remove; by the daemon, or in a data directory of this machine."""
 
 from __future__ import annotations
 
-import re
+import base64
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
+from gateway.cli.chat import Url
+from gateway.cli.client import Daemon
 from gateway.cli.data import data_folder
 from gateway.cli.output import USAGE, fail, show_table
 from gateway.cli.server import DataDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
 app = typer.Typer(help="Documents that agents and projects search.", no_args_is_help=True, rich_markup_mode=None)
 
 Agent = Annotated[str | None, typer.Option(help="The agent it is for.")]
 Project = Annotated[str | None, typer.Option(help="The project it is for; its members find it.")]
-_UNSAFE = re.compile(r"[^\w.-]+")
 
 
 @app.callback()
 def group() -> None:
-    """Documents that agents and projects search."""
+    """Documents that agents and projects search.
+
+    With --url, or SESSIOND_URL set, the daemon there keeps them; else they go into the data directory of this machine.
+    """
 
 
 @app.command()
@@ -33,25 +39,37 @@ def add(
     agent: Agent = None,
     project: Project = None,
     data_dir: DataDir = None,
+    url: Url = None,
 ) -> None:
     """Take documents over as Markdown; one with the same name is replaced. The daemon finds them by itself."""
+    whose = _whose(agent, project)
+    read = [(file, _content(file)) for file in files]
+    if _remote(data_dir, url):
+        for file, content in read:
+            body = {"name": file.name, "base64": base64.b64encode(content).decode(), **whose}
+            kept = Daemon(url).call("POST", "/v1/documents", body)
+            typer.echo(f"{file} -> memory/documents/{kept['name']} ({kept['size_bytes']} bytes)")
+        return
+    from gateway.documents import put_document
+
     folder = _folder(agent, project, data_dir)
-    converted = [(file, _converted(file)) for file in files]
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for file, text in converted:
-        target = folder / f"{_UNSAFE.sub('-', file.name)[:100].lstrip('.-') or 'document'}.md"
-        fresh = target.with_suffix(".new")
-        fresh.touch(mode=0o600)
-        fresh.write_text(text, "utf-8")
-        fresh.replace(target)
-        typer.echo(f"{file} -> memory/documents/{target.name} ({len(text)} characters)")
+    texts = [(file, _converted(file, content)) for file, content in read]
+    for file, text in texts:
+        name = put_document(folder, file.name, text)
+        typer.echo(f"{file} -> memory/documents/{name} ({len(text.encode())} bytes)")
 
 
 @app.command("list")
-def show(agent: Agent = None, project: Project = None, data_dir: DataDir = None) -> None:
+def show(agent: Agent = None, project: Project = None, data_dir: DataDir = None, url: Url = None) -> None:
     """The documents of an agent or a project."""
-    rows = [[file.name, str(file.stat().st_size)] for file in _documents(_folder(agent, project, data_dir))]
-    show_table(rows, ["NAME", "BYTES"])
+    whose = _whose(agent, project)
+    if _remote(data_dir, url):
+        found = Daemon(url).call("GET", "/v1/documents", query=whose)
+        _show((one["name"], one["size_bytes"]) for one in found["documents"])
+        return
+    from gateway.documents import list_documents
+
+    _show(list_documents(_folder(agent, project, data_dir)))
 
 
 @app.command()
@@ -60,54 +78,52 @@ def remove(
     agent: Agent = None,
     project: Project = None,
     data_dir: DataDir = None,
+    url: Url = None,
 ) -> None:
     """Delete a document; the daemon forgets it within seconds."""
-    folder = _folder(agent, project, data_dir)
-    found = next((file for file in _documents(folder) if file.name == name), None)
-    if found is None:
-        fail(f"There is no document {name!r} here. `sessiond documents list` shows them.", USAGE)
-    found.unlink()
+    whose = _whose(agent, project)
+    if _remote(data_dir, url):
+        Daemon(url).call("DELETE", f"/v1/documents/{quote(name, safe='')}", query=whose)
+    else:
+        from gateway.documents import remove_document
+
+        if not remove_document(_folder(agent, project, data_dir), name):
+            fail(f"There is no document {name!r} here. `sessiond documents list` shows them.", USAGE)
     typer.echo(f"Removed {name}.")
 
 
-def _documents(folder: Path) -> Iterator[Path]:
-    return iter(sorted(folder.glob("*.md"))) if folder.is_dir() else iter(())
+def _remote(data_dir: Path | None, url: str | None) -> bool:
+    return data_dir is None and (url is not None or bool(os.environ.get("SESSIOND_URL")))
+
+
+def _whose(agent: str | None, project: str | None) -> dict[str, Any]:
+    if (agent is None) == (project is None):
+        fail("Say whose it is: --agent NAME or --project NAME.", USAGE)
+    return {"agent": agent} if agent is not None else {"project": project}
 
 
 def _folder(agent: str | None, project: str | None, data_dir: Path | None) -> Path:
-    from sessions.folders import agent_folder
+    from gateway.documents import shelf_folder
 
-    if (agent is None) == (project is None):
-        fail("Say whose it is: --agent NAME or --project NAME.", USAGE)
-    root = data_folder(data_dir)
-    shelf = root / "workspaces" / agent_folder(agent) if agent else root / "documents" / agent_folder(project or "")
-    return shelf / "memory" / "documents"
+    return shelf_folder(data_folder(data_dir), agent, project)
 
 
-def _converted(file: Path) -> str:
-    from memory.documents import to_markdown
-    from memory.errors import InvalidMemory
+def _show(documents: Iterable[tuple[str, int]]) -> None:
+    show_table([[name, str(size)] for name, size in documents], ["NAME", "BYTES"])
 
+
+def _content(file: Path) -> bytes:
     try:
-        content = file.read_bytes()
-        ending = file.suffix.lstrip(".").lower()
-        return _openapi(content) if ending in ("json", "yaml", "yml") else to_markdown(ending, content)
+        return file.read_bytes()
     except OSError as error:
         fail(f"{file} cannot be read: {error.strerror}.", USAGE)
-    except InvalidMemory as error:
-        fail(f"{file}: {error.why}.", USAGE)
 
 
-def _openapi(content: bytes) -> str:
-    import yaml
-
-    from memory.documents import is_openapi, render_openapi
+def _converted(file: Path, content: bytes) -> str:
+    from gateway.documents import converted
     from memory.errors import InvalidMemory
 
     try:
-        value = yaml.safe_load(content)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidMemory("document", "it is neither JSON nor YAML") from error
-    if not is_openapi(value):
-        raise InvalidMemory("document", "it is no OpenAPI description; other JSON and YAML is not taken")
-    return render_openapi(value)
+        return converted(file.name, content)
+    except InvalidMemory as error:
+        fail(f"{file}: {error.why}.", USAGE)

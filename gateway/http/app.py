@@ -26,6 +26,7 @@ from gateway.http import (
     usage,
 )
 from gateway.http.auth import Tokens
+from gateway.http.documents import routes as document_routes
 from gateway.http.learning import routes as learning_routes
 from gateway.http.memories import routes as memory_routes
 from gateway.http.memory_runs import routes as memory_run_routes
@@ -54,6 +55,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *usage.routes(parts),
         *memory_routes(parts),
         *topic_routes(parts),
+        *document_routes(parts),
         *memory_run_routes(parts),
         *learning_routes(parts),
         *memory_setting_routes(parts),

@@ -63,7 +63,21 @@ MEMORY_ADMIN = {
 }
 MEMORY_OWN = {(method, "/v1/memory-settings") for method in ("GET", "PUT", "PATCH")}  # see test_memory_settings
 AGENT_FILES = {("GET", f"/v1/agents/{{agent}}/{path}") for path in ("files", "file")}  # see test_workspace_files
-ALL_MEMORY_ROUTES = {*AGENT_FILES, *MEMORY_ROUTES, *MEMORY_LISTS, *MEMORY_WRITERS, *MEMORY_ADMIN, *MEMORY_OWN}
+# of an agent: an administrator's; of a project: its members', as told apart below
+DOCUMENTS: dict[tuple[str, str], dict[str, Any] | None] = {
+    ("GET", "/v1/documents"): None,
+    ("POST", "/v1/documents"): {"name": "bees.txt", "text": f"{SECRET} bees"},
+    ("DELETE", "/v1/documents/{name}"): None,
+}
+ALL_MEMORY_ROUTES = {
+    *AGENT_FILES,
+    *DOCUMENTS,
+    *MEMORY_ROUTES,
+    *MEMORY_LISTS,
+    *MEMORY_WRITERS,
+    *MEMORY_ADMIN,
+    *MEMORY_OWN,
+}
 
 
 def addressed(path: str) -> str:
@@ -296,3 +310,43 @@ async def test_in_a_group_only_a_linked_sender_has_a_memory(tmp_path: Path) -> N
         await said(client, "bridge", "/remember I am two", f"{direct}2", sender="2")
         assert "I am two" in await said(client, "bridge", "/memory", f"{direct}2", sender="2")
         assert "Nothing" in await said(client, "root", "/memory", "agent:main:slack:direct:2")
+
+
+@pytest.mark.parametrize(("who", "project", "agent"), [("root", 1, 1), ("ana", 1, 0), ("bob", 0, 0), ("bridge", 0, 0)])
+async def test_documents_are_kept_by_members_of_a_project_and_by_administrators(
+    people: Client, who: str, project: bool, agent: bool
+) -> None:
+    await call(people, "root", "POST", "/v1/projects", {"id": "shop", "members": ["ana"]})
+    user = "?user=bob" if who == "bridge" else ""
+    for owner, may in (({"project": "shop"}, project), ({"agent": "main"}, agent)):
+        (word, name), *_ = owner.items()
+        whose = f"{user}{'&' if user else '?'}{word}={name}"
+        body = {**(DOCUMENTS["POST", "/v1/documents"] or {}), **owner}
+        status, kept = await call(people, who, "POST", f"/v1/documents{user}", body)
+        assert status == (201 if may else 404)
+        status, listed = await call(people, who, "GET", f"/v1/documents{whose}")
+        assert status == (200 if may else 404)
+        if may:
+            assert [one["name"] for one in listed["documents"]] == [kept["name"]] == ["bees.txt.md"]
+        status, left = await call(people, who, "DELETE", f"/v1/documents/bees.txt.md{whose}")
+        assert status == (200 if may else 404)
+        assert not may or left == {"documents": []}
+
+
+async def test_a_document_that_is_none_is_refused_with_the_reason(people: Client) -> None:
+    for body, status in (
+        ({"name": "a.txt", "text": "x"}, 422),
+        ({"name": "a.txt", "text": "x", "agent": "main", "project": "shop"}, 422),
+        ({"name": "a.txt", "agent": "main"}, 422),
+        ({"name": "a.txt", "base64": "?", "agent": "main"}, 422),
+        ({"name": "a.exe", "text": "x", "agent": "main"}, 422),
+        ({"name": "a.pdf", "text": "x", "agent": "main"}, 422),
+        ({"name": "a.json", "text": "{}", "agent": "main"}, 422),
+        ({"name": "../../a.txt", "text": "x", "agent": "main"}, 201),
+    ):
+        answered, content = await call(people, "root", "POST", "/v1/documents", body)
+        assert answered == status, (body, content)
+    assert content["name"] == "a.txt.md"
+    folder = people.daemon.parts.data_dir / "workspaces" / "main" / "memory" / "documents"
+    assert [file.name for file in folder.iterdir()] == ["a.txt.md"]
+    assert (await call(people, "root", "DELETE", "/v1/documents/..%2F..%2FMEMORY.md?agent=main"))[0] == 404
