@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 THINGS = "tulips violins canoes lanterns marbles kettles saddles puppets".split()
-DELAYS_S = (0.0, 0.02, 0.06, 0.15)
+DELAYS_S = (0.0, 0.01, 0.03, 0.08)
+"""After the helper was asked: from before its answer is written to after it."""
 
 
 def answers(body: dict[str, Any]) -> str:
@@ -35,7 +36,14 @@ async def memories(victim: Victim) -> list[dict[str, Any]]:
 
 async def test_killed_while_it_learns(tmp_path: Path, unused_tcp_port: int) -> None:
     async with StandIn() as model:
-        model.says = answers
+        asked = asyncio.Event()
+
+        def says(body: dict[str, Any]) -> str:
+            if body["model"] == "helper-model":
+                asked.set()
+            return answers(body)
+
+        model.says = says
         settings = model_settings(model.base_url)
         settings["models"]["helper"] = {**settings["models"]["chat"], "model": "helper-model"}
         settings["roles"]["helper"] = "helper"
@@ -46,9 +54,12 @@ async def test_killed_while_it_learns(tmp_path: Path, unused_tcp_port: int) -> N
         victim = Victim(tmp_path / "data", config, unused_tcp_port)
         await victim.start()
         for number, thing in enumerate(THINGS):
+            asked.clear()
             said = {"text": f"I collect {thing} with pleasure"}
             await ask(victim, "POST", f"/v1/sessions/{KEY}/messages", json=said)
             if number % 2:
+                async with asyncio.timeout(20):
+                    await asked.wait()
                 await asyncio.sleep(DELAYS_S[number // 2])
                 await victim.kill()
                 await victim.start()
