@@ -8,8 +8,8 @@ from pydantic import Field
 
 from gateway.commands import COMMANDS
 from gateway.console.charts import stacked_bar
+from gateway.console.conversation import chat_items, is_compacting, since
 from gateway.console.recalls import recalled_texts
-from gateway.console.views import chat_items, is_compacting, since
 from gateway.http.auth import may_post
 from gateway.http.problems import not_found
 from gateway.http.routes import Body, Call, Route
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from gateway.console.conversation import Item
     from gateway.console.desk import Desk
-    from gateway.console.views import Item
     from sessions.entries import Entry
     from sessions.record import SessionRecord
     from sessions.session import Session

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING
 
-from gateway.console.views import Recalled
+from gateway.console.conversation import Recalled
 from gateway.viewers import viewer_of_caller
 from memory.errors import MemoryProblem
 from sessions.entries import RecallEntry
