@@ -19,7 +19,7 @@ COLOURS = 8
 APART = 12.0
 GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 TRIES = 3_000
-DIRECTIONS, ROUNDS = 8, 12
+DIRECTIONS, ROUNDS = 8, 8
 TOLD = 120
 
 
@@ -43,7 +43,7 @@ def flatten(vectors: Vectors) -> list[tuple[float, float]]:
         return [(0.5, 0.5)] * len(vectors)
     centred = vectors - vectors.mean(axis=0)
     # the whole decomposition takes a second for a map; a few rounds over a few directions find the first two
-    found = np.random.default_rng(0).standard_normal((centred.shape[1], DIRECTIONS))
+    found = np.random.default_rng(0).standard_normal((centred.shape[1], DIRECTIONS), dtype=np.float32)
     for _ in range(ROUNDS):
         found, _ = np.linalg.qr(centred.T @ (centred @ found))
     _, _, axes = np.linalg.svd(centred @ found, full_matrices=False)
@@ -77,7 +77,7 @@ def spread(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 def _around(point: tuple[float, float], begin: int) -> Iterator[tuple[int, tuple[float, float]]]:
     """The point itself, then a spiral round it from its step `begin` on: what is nearer is taken already."""
     for step in (0, *range(max(1, begin), TRIES)):
-        away, angle = APART / 2 * math.sqrt(step), step * GOLDEN_ANGLE
+        away, angle = APART * 0.8 * math.sqrt(step), step * GOLDEN_ANGLE
         x, y = point[0] + away * math.cos(angle), point[1] + away * math.sin(angle)
         yield step, (min(max(x, MARGIN), WIDTH - MARGIN), min(max(y, MARGIN), HEIGHT - MARGIN))
 
