@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import structlog
@@ -10,7 +11,7 @@ import structlog
 from gateway.models.base import ModelError
 from gateway.sorting import NoAnswer
 from memory.errors import MemoryProblem
-from memory.records import Viewer
+from memory.records import Filters, ListQuery, Viewer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,6 +29,8 @@ log = structlog.get_logger()
 BATCH = 10
 MOST = 1000
 PAUSE_S = 1.0
+LEFT_MOST = 500
+LEFT_SINCE = timedelta(days=1)
 AUTHOR = "classifier"
 
 
@@ -52,16 +55,20 @@ class Classifier:
         self._recategorize = recategorize
         self._waiting: dict[str, Memory] = {}
         self._wake = asyncio.Event()
+        self._begun = False
         self.problem: str | None = None
+        if models.for_role("helper") is not None:
+            part.when_opened.append(self._join)
 
     async def run(self) -> None:
         """Without a helper model nothing is done, and memories stay without topic."""
         while (model := self._models.for_role("helper")) is not None:
             try:
                 memories = await self._part.open()
-                if self.consider not in memories.after_write:
-                    memories.after_write.append(self.consider)
-                    memories.recategorize = self._recategorize
+                if not self._begun:
+                    self._join(memories)
+                    await self._take_up(memories)
+                    self._begun = True
                 await self._wake.wait()
                 self._wake.clear()
                 await self._clock.sleep(PAUSE_S)
@@ -74,6 +81,21 @@ class Classifier:
                 log.exception("classifier.failed")
                 self.problem = f"Sorting memories into topics failed ({type(error).__name__})."
                 await self._clock.sleep(PAUSE_S * 10)
+
+    def _join(self, memories: Memories) -> None:
+        """Hears of every write from the first one on; nobody is told that nothing is sorted."""
+        if self.consider not in memories.after_write:
+            memories.after_write.append(self.consider)
+            memories.recategorize = self._recategorize
+
+    async def _take_up(self, memories: Memories) -> None:
+        """What waited when the daemon ended: the queue is in memory only. What fitted nowhere is asked once more."""
+        viewer = Viewer(user=None, author=AUTHOR, origin="recategorising", admin=True, whole=True)
+        found, _ = await memories.page(viewer, Filters(no_topic=True), ListQuery(sort="created", limit=LEFT_MOST))
+        since = self._clock.now() - LEFT_SINCE
+        for memory in found:
+            if memory.created_at >= since:
+                self.consider(memory)
 
     def consider(self, memory: Memory) -> None:
         """Called with every memory that was written."""

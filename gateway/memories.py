@@ -13,7 +13,7 @@ from gateway.scheduler import NotNow
 from memory.errors import MemoryUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -39,6 +39,8 @@ class MemoryPart:
         self._agents = agents
         self._memories: Memories | None = None
         self._opened = asyncio.Event()
+        self.when_opened: list[Callable[[Memories], None]] = []
+        """Told of the memories before anybody else gets them."""
         self._opening = Opening("memory opening", self._load)
         self.problem: str | None = None
 
@@ -89,7 +91,10 @@ class MemoryPart:
 
     async def _connect(self) -> None:
         if self._memories is None:
-            _, self._memories = await self._opening.opened()
+            _, memories = await self._opening.opened()
+            for hook in self.when_opened:
+                hook(memories)
+            self._memories = memories
             self._opened.set()
             log.info("memory.opened")
 

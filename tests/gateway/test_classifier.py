@@ -144,3 +144,16 @@ async def test_prose_is_asked_again_once_and_a_model_that_is_away_is_shown(tmp_p
         while classifier.problem is None:
             await asyncio.sleep(0.001)
         assert "away" in classifier.problem
+
+
+async def test_what_waited_when_the_daemon_ended_is_sorted_after_the_next_start(tmp_path: Path) -> None:
+    async with opened(tmp_path / "state.db", ManualClock(datetime(2026, 4, 20, tzinfo=UTC))) as memories:
+        await memories.add(ANA, Draft(text="Ana had an old bicycle"))
+    async with opened(tmp_path / "state.db", ManualClock(datetime(2026, 5, 1, tzinfo=UTC))) as memories:
+        tea = (await memories.add(ANA, Draft(text="Ana drinks tea"))).memory
+    sorter = Sorter()
+    sorter.replies = ['{"1": "preferences"}']
+    async with sorting(tmp_path, sorter) as (memories, clock, _):
+        await asked(clock, sorter, 1)
+        assert await topic_of(memories, tea.id, "preferences")
+        assert sorter.asked[0]["facts"] == {"1": "Ana drinks tea"}

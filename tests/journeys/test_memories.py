@@ -350,3 +350,13 @@ async def test_a_document_that_is_none_is_refused_with_the_reason(people: Client
     folder = people.daemon.parts.data_dir / "workspaces" / "main" / "memory" / "documents"
     assert [file.name for file in folder.iterdir()] == ["a.txt.md"]
     assert (await call(people, "root", "DELETE", "/v1/documents/..%2F..%2FMEMORY.md?agent=main"))[0] == 404
+
+
+async def test_without_a_helper_model_a_person_is_told_once_that_what_has_no_topic_is_not_recalled(
+    people: Client,
+) -> None:
+    notes = [(await add(people, "ana", f"Ana has {n} plums"))["note"] for n in range(3)]
+    assert "not recalled by itself" in notes[0]
+    assert notes[1:] == [None, None]
+    assert (await add(people, "ana", "Ana likes plums", topic="preferences"))["note"] is None
+    assert "roles.helper" in (await add(people, "bob", "Bob has plums"))["note"]
