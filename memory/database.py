@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import create_engine, event
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from memory.errors import MemoryConflict, MemoryUnavailable
 
@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_S = 10
+NOT_OPENED = "vtable constructor failed"
+"""What SQLite says when full text could not be opened at that moment."""
 SCRUB_TRIES = 5
 SCRUB_WAIT_S = 0.2
 
@@ -120,7 +122,15 @@ def _plain_engine(engine: AsyncEngine) -> Engine:
 
 def _in_plain(engine: Engine, work: Callable[[Connection], T]) -> T:
     with engine.connect() as connection:
-        return work(connection)
+        try:
+            return work(connection)
+        except OperationalError as error:
+            # seen while other parts of a daemon open the same file; nothing was read yet
+            if NOT_OPENED not in str(error.orig):
+                raise
+            connection.rollback()
+            connection.exec_driver_sql("SELECT 1 FROM sqlite_master LIMIT 1").all()
+            return work(connection)
 
 
 def _migrate_file(url: URL) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import func, insert, or_, select, update
 
 from memory.access import may_use, may_use_person, readable, writable_pool
-from memory.errors import NotThere
+from memory.database import NOT_OPENED
+from memory.errors import MemoryUnavailable, NotThere
 from memory.job_store import JobStore
 from memory.learning_store import LearningStore
 from memory.listing import after_condition, cursor_of, fitting, order_of, seen, valid
@@ -302,6 +303,14 @@ class MemoryStore:
             yield Operation(connection, self._fulltext, viewer, name=self._new_id(), now=self._now())
 
     async def _write(self, viewer: Viewer, work: Callable[[Writes], Awaitable[T]]) -> T:
+        try:
+            return await self._written(viewer, work)
+        except MemoryUnavailable as error:
+            if NOT_OPENED not in str(error):
+                raise
+            return await self._written(viewer, work)  # nothing of it was kept
+
+    async def _written(self, viewer: Viewer, work: Callable[[Writes], Awaitable[T]]) -> T:
         async with self._operation(viewer) as operation:
             done = await work(Writes(operation, self._policy, self._new_id))
             await operation.flush()
