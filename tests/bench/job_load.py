@@ -27,13 +27,13 @@ from tests.bench.turn_load import Addresses, Load
 RESULTS = Path(".bench")
 KEY = "agent:main:bench:direct:beside"
 PARALLEL = 4
-BEFORE = 40
-START_S = 15.0
+BEFORE = 20
+START_S = 25.0
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """`turn_s`: what to reckon with for one turn. `goal`: of a turn beside the jobs, against one before."""
+    """`turn_s`: what to reckon with for a turn and a direct call. `goal`: of a turn beside the jobs, against before."""
 
     name: str
     pace: tuple[str, ...]
@@ -42,8 +42,8 @@ class Model:
 
 
 MODELS = (
-    Model("a usual model", ("--first-token-ms", "300", "--token-ms", "15", "--tokens", "40"), 1.5, 1.1),
-    Model("an instant one", ("--tokens", "40"), 0.1),
+    Model("a usual model", ("--first-token-ms", "300", "--token-ms", "15", "--tokens", "40"), 3.0, 1.1),
+    Model("an instant one", ("--tokens", "40"), 0.3),
 )
 
 
@@ -52,6 +52,7 @@ class Seen:
     """What was measured while the jobs ran."""
 
     turns_ms: list[float]
+    direct_ms: list[float]
     pages_ms: list[float]
     most_going: int
     seconds: float
@@ -69,14 +70,20 @@ async def measure(folder: Path, model: Model, *, jobs: int, limit_s: float) -> l
             load = Load(client, Addresses(model=model_url.removesuffix("/v1"), proxy="", daemon=process.url))
             for _ in range(5):
                 await load.turn(KEY)
-            before = [await load.turn(KEY) for _ in range(BEFORE)]
+            before, direct = [], []
+            for _ in range(BEFORE):
+                before.append(await load.turn(KEY))
+                direct.append(await load.direct())
             await asyncio.sleep(max(0.0, (due - datetime.now(UTC)).total_seconds() + 0.2))
             seen = await _beside(client, load, process.url, jobs, limit_s)
-    ratio = median(seen.turns_ms) / median(before)
+    if not seen.most_going:
+        raise RuntimeError("the daemon started too late for the jobs: nothing was measured")
+    ratio = median(seen.turns_ms) / median(seen.direct_ms) / (median(before) / median(direct))
     tails = quantile(seen.turns_ms, 0.95) / quantile(before, 0.95)
     return [
         figure(0, f"{name}: a turn before", before, "ms"),
         figure(0, f"{name}: a turn beside {jobs} jobs", seen.turns_ms, "ms"),
+        figure(0, f"{name}: the model called directly beside them", seen.direct_ms, "ms"),
         figure(0, f"{name}: against before, p50", [ratio], "x", goal=model.goal, compared=ratio),
         figure(0, f"{name}: against before, p95", [tails], "x"),
         figure(0, f"{name}: a page of 100 jobs", seen.pages_ms, "ms", goal=250),
@@ -103,10 +110,11 @@ def _add_jobs(config: Path, jobs: int, due: datetime) -> None:
 
 async def _beside(client: aiohttp.ClientSession, load: Load, url: str, jobs: int, limit_s: float) -> Seen:
     """Until only the run that hangs is open, or `limit_s` are over."""
-    seen = Seen(turns_ms=[], pages_ms=[], most_going=0, seconds=0, open_at_end=jobs)
+    seen = Seen(turns_ms=[], direct_ms=[], pages_ms=[], most_going=0, seconds=0, open_at_end=jobs)
     started = time.perf_counter()
-    while seen.open_at_end > 1 and time.perf_counter() - started < limit_s:
+    while (seen.open_at_end > 1 or not seen.most_going) and time.perf_counter() - started < limit_s:
         seen.turns_ms.append(await load.turn(KEY))
+        seen.direct_ms.append(await load.direct())
         asked = time.perf_counter()
         page = await _json(client, f"{url}/v1/jobs")
         seen.pages_ms.append((time.perf_counter() - asked) * 1e3)
