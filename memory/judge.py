@@ -36,7 +36,8 @@ NAMED = 0.5
 """Share of what a change only takes away that must be named for it."""
 NEGATIONS = frozenset("not no never none nor nothing without cannot neni nic nikdy nicht kein keine nie".split())
 _MODAL = "may might must shall also now still yet".split()
-_EMPTY = frozenset(stem(word) for word in (*STOP_WORDS, *_MODAL)) - NEGATIONS
+_NEGATED = frozenset(stem(word) for word in NEGATIONS)
+_EMPTY = frozenset(stem(word) for word in (*STOP_WORDS, *_MODAL)) - _NEGATED
 _USUAL = "like love prefer want need use go get make say know think user person people name rad rada ma chce uzivatel"
 USUAL = frozenset(stem(word) for word in _USUAL.split())
 """Words that stand in facts about anything, so that having them in common says nothing."""
@@ -203,7 +204,7 @@ def _added(step: Step, given: Learnable) -> Step | str:
         if memory.properties != scope and memory.place is None:
             continue
         other = _words(memory.text, given)
-        if own <= other and not (other - own) & NEGATIONS:
+        if own <= other and not (other - own) & _NEGATED:
             return "is known already"
         if memory.place is not None:
             continue  # a summary is written anew as a whole

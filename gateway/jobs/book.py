@@ -183,9 +183,11 @@ class JobBook:
         self._looks = None
 
     def _timed(self, job: Job) -> Job:
-        """Due next after now."""
-        following = next_after(job.policy, self._machine_zone, job.anchor)
-        return dataclasses.replace(job, due_at=following(self._clock.now()), last_due=None)
+        """Due next after now; a job that is never due any more is told, since it would be silent."""
+        due = next_after(job.policy, self._machine_zone, job.anchor)(self._clock.now())
+        if due is None:
+            log.warning("job.never_due", job=job.policy.name, do="Its time has passed: set another, or remove it.")
+        return dataclasses.replace(job, due_at=due, last_due=None)
 
     # --- start ----------------------------------------------------------------------------------------------------
 

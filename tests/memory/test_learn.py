@@ -58,6 +58,14 @@ def test_what_was_deleted_known_or_never_said_is_refused() -> None:
     assert judge([Proposal(op="add", text="Ana drinks tea 4711 times")], given(said)).steps == []
 
 
+def test_the_contrary_of_what_is_known_is_not_known_already() -> None:
+    said = heard("I drink coffee with sugar, never mind what I said")
+    fresh = Proposal(op="add", text="Ana drinks coffee with sugar")
+    for contrary in ("Ana drinks coffee without sugar", "Ana never drinks coffee with sugar"):
+        assert judge([fresh], given(said, known(contrary))).refused != ["is known already"], contrary
+    assert judge([fresh], given(said, known("Ana drinks coffee with sugar daily"))).refused == ["is known already"]
+
+
 def test_a_persons_text_changes_only_by_what_the_person_says_later() -> None:
     change = Proposal(op="update", ids=("m",), text="Ana lives in Brno")
     said = heard("I live in Brno now")
