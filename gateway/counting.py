@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,10 +19,11 @@ class LazyCounter:
         self._cache_dir = cache_dir
         self._counter: TokenCounter | None = None
         self._loaded = asyncio.Event()
+        self._loading = Lock()
 
     async def load(self) -> None:
         """Loads the tokenizer. Raises OSError when its files cannot be read or cached."""
-        self._counter = await asyncio.to_thread(_load, self._cache_dir)
+        await asyncio.to_thread(self._load)
         self._loaded.set()
 
     async def ready(self) -> None:
@@ -30,12 +32,14 @@ class LazyCounter:
 
     def count(self, text: str) -> int:
         """Tokens of a text. Who has not waited for `ready` waits here, and everybody with them."""
-        if self._counter is None:
-            self._counter = _load(self._cache_dir)
-        return self._counter.count(text)
+        counter = self._counter or self._load()
+        return counter.count(text)
 
+    def _load(self) -> TokenCounter:
+        """Once, whoever asks first: two who wrote the same cache file would be in each other's way."""
+        with self._loading:
+            if self._counter is None:
+                from gateway.models.tokens import load
 
-def _load(cache_dir: Path) -> TokenCounter:
-    from gateway.models.tokens import load
-
-    return load(cache_dir)
+                self._counter = load(self._cache_dir)
+            return self._counter

@@ -375,6 +375,7 @@ class SessionEndpoints:
 
     async def context(self, call: Call) -> web.Response:
         session = await next_spoken_in(self._parts, call)
+        await self._parts.prompts.ready()
         counted = self._parts.prompts.parts(session)
         return json_answer(
             {
@@ -390,6 +391,7 @@ class SessionEndpoints:
         sender = checked_sender(self._parts, call.caller, key, None)
         owner = owner_of(key, sender, call.caller, self._parts.config.sessions.identities)
         body: EntriesIn = call.body
+        await self._parts.prompts.ready()
         drafts = [self._spoken(call, key, draft_of(entry, self._parts.prompts.count)) for entry in body.entries]
         request_id = body.request_id or idempotency_key(call.request)
         sha256 = fingerprint(body, key) if request_id else None

@@ -150,6 +150,7 @@ async def _write(parts: Parts, call: Call, key: SessionKey, one: ImportedSession
     """One conversation, whole or not at all; the id of its session."""
     owner = owner_of(key, None, call.caller, parts.config.sessions.identities)
     session = await parts.store.active(key, owner=owner)
+    await parts.prompts.ready()
     drafts = [counted(entry, parts.prompts.count) for entry in one.entries]
     await parts.store.append(session, *drafts, change=lambda record: _titled(record, one.title))
     return session.id
