@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gateway.cli.server import COLLECT
 from gateway.database import open_database
 from memory.chroma import ChromaIndex
 from memory.corpus import MemorySearch
@@ -66,7 +68,8 @@ def drafts(draw: random.Random, pools: int, count: int) -> list[Draft]:
 
 
 async def measure(folder: Path, *, memories: int, pools: int, searches: int, added: int) -> list[Figure]:
-    """All figures at one size, and what grows with it."""
+    """All figures at one size, and what grows with it; Python looks for garbage as seldom as in the daemon."""
+    gc.set_threshold(*COLLECT)
     folder.mkdir()
     numbers = iter(range(10**9))
     engine = await open_database(folder / "state.db")
