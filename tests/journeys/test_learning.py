@@ -243,8 +243,8 @@ async def test_what_was_not_learnt_before_a_stop_is_after_the_next_start(tmp_pat
     async with learning(tmp_path, away, after_reply=True) as (client, _):
         await client.say("I drink oat milk")
         await learnt(client)
-        (run,) = await runs(client)
-        assert (run["state"], run["problem"]) == ("failed", "The model is down.")
+        failed = {(run["state"], run["problem"]) for run in await runs(client)}  # the look back at the start may be one
+        assert failed == {("failed", "The model is down.")}
         assert await texts(client) == []
     helper = Helper(repeats)
     parts = Parts(config(**settings(after_reply=True)), tmp_path / "data", environ={})
