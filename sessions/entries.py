@@ -229,7 +229,8 @@ class UnknownEntry(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """First line of a transcript. `previous` is the file name of the generation or the id of the session before."""
+    """First line of a transcript. `previous` is the file name of the generation or the id of the session before;
+    `owner` the person the session belongs to, whom a rebuilt index must know (None: nobody, or an older transcript)."""
 
     session: str
     generation: int
@@ -237,6 +238,7 @@ class Header:
     agent: str
     at: datetime
     previous: str | None = None
+    owner: str | None = None
     format: int = FORMAT
 
 
@@ -439,13 +441,14 @@ def header_to_json(header: Header) -> JsonObject:
         "agent": header.agent,
         "at": format_time(header.at),
         "previous": header.previous,
+        **({} if header.owner is None else {"owner": header.owner}),
     }
 
 
 def header_from_json(raw: Mapping[str, Any]) -> Header:
     """Raises DamagedEntry."""
     try:
-        previous = raw.get("previous")
+        previous, owner = raw.get("previous"), raw.get("owner")
         return Header(
             session=str(raw["session"]),
             generation=int(raw["generation"]),
@@ -453,6 +456,7 @@ def header_from_json(raw: Mapping[str, Any]) -> Header:
             agent=str(raw["agent"]),
             at=parse_time(raw["at"]),
             previous=None if previous is None else str(previous),
+            owner=None if owner is None else str(owner),
             format=int(raw["format"]),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:

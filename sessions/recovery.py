@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sessions.context import open_turns, uncarried
-from sessions.entries import CarriedEntry, CompactionEntry, EndedEntry, SummaryEntry
+from sessions.entries import CarriedEntry, CompactionEntry, EndedEntry, SummaryEntry, UserEntry
 from sessions.files import TEMPORARY, StorageFailed
 from sessions.index import Index
 from sessions.keys import MalformedKey, parse_key
@@ -20,11 +20,14 @@ from sessions.record import SessionRecord
 from sessions.tally import tallied
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from pathlib import Path
 
+    from sessions.entries import Entry
     from sessions.files import Files
     from sessions.index import IndexReport
+    from sessions.keys import SessionKey
 
 log = structlog.get_logger()
 
@@ -249,6 +252,7 @@ def _record(
             agent=header.agent,
             type=key.type,
             channel=key.channel,
+            owner=header.owner or _owner_told(key, content.entries),
             created_at=header.at,
             active_at=header.at,
         )
@@ -274,3 +278,10 @@ def _finish_deletion(files: Files, named: list[TranscriptFile], session: str) ->
         files.remove(packed_path(file.path))
     for file in own:
         files.remove(file.path)
+
+
+def _owner_told(key: SessionKey, entries: Sequence[Entry]) -> str | None:
+    """Whose an older transcript is, which does not say so itself: of a private chat, the first person who spoke."""
+    if key.type in ("group", "channel"):
+        return None
+    return next((entry.user for entry in entries if isinstance(entry, UserEntry) and entry.user), None)

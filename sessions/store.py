@@ -614,6 +614,7 @@ def _header(record: SessionRecord) -> Header:
         agent=record.agent,
         at=record.created_at,
         previous=record.previous,
+        owner=record.owner,
     )
 
 
