@@ -16,7 +16,7 @@ from sessions.index import Index
 from sessions.keys import MalformedKey, parse_key
 from sessions.lines import Scan, scan
 from sessions.packing import SUFFIX, packed_path, read_transcript, unpacked
-from sessions.record import SessionRecord
+from sessions.record import SessionRecord, SessionSettings
 from sessions.tally import tallied
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tup
             unreadable.append(file.path.name)
             continue
         content = scan(payload)
-        rebuilt = _record(content, file, record, now, len(payload))
+        before = None if content.header is None or record else index.find(content.header.previous or "")
+        rebuilt = _record(content, file, record, before, now, len(payload))
         if rebuilt is None:
             unreadable.append(file.path.name)
             continue
@@ -234,9 +235,15 @@ def _leads_to(files: Files, before: TranscriptFile, generation: int) -> bool:
 
 
 def _record(
-    content: Scan, file: TranscriptFile, known: SessionRecord | None, now: datetime, size: int
+    content: Scan,
+    file: TranscriptFile,
+    known: SessionRecord | None,
+    before: SessionRecord | None,
+    now: datetime,
+    size: int,
 ) -> SessionRecord | None:
-    """The record of a transcript, going on from what the index knew of it; None when nothing tells its key."""
+    """The record of a transcript, going on from what the index knew of it; None when nothing tells its key. What a
+    person has set for the chat is taken over from the session `before`."""
     base = known
     if base is None or base.generation != file.generation:
         if content.header is None:
@@ -255,6 +262,8 @@ def _record(
             owner=header.owner or _owner_told(key, content.entries),
             created_at=header.at,
             active_at=header.at,
+            previous=header.previous,
+            settings=SessionSettings() if before is None else before.settings,
         )
         base = dataclasses.replace(base, generation=file.generation)
     fresh = [e for e in (content.entries if known else uncarried(content.entries)) if e.seq > base.last_seq]

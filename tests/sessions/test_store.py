@@ -15,6 +15,7 @@ from sessions.files import Crash, FaultyFiles, Files, OsFiles
 from sessions.index import JOURNAL, SNAPSHOT
 from sessions.keys import parse_key
 from sessions.policy import SessionsPolicy
+from sessions.record import SessionSettings
 from sessions.session import Session, SessionGone
 from sessions.store import SessionStore
 from tests.sessions.builders import assistant, user
@@ -93,6 +94,27 @@ async def test_a_deleted_session_takes_nothing_any_more_and_stays_gone(tmp_path:
     store, loop = await opened(tmp_path)
     assert store.find(KEY) is None
     assert not list((tmp_path / "transcripts").rglob("*.jsonl"))
+    await closed(store, loop)
+
+
+async def test_a_session_the_index_has_not_heard_of_is_its_owners_and_keeps_what_was_set(tmp_path: Path) -> None:
+    store, loop = await opened(tmp_path)
+    session = await store.active(KEY, owner="ana")
+    await say(store, session, "hello")
+    chosen = SessionSettings(model="small", notes=False)
+    await store.update(session, lambda record: dataclasses.replace(record, settings=chosen))
+    following = await store.end(session, "new")
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)  # as a kill would: what is said now reaches no index
+    index = {name: (tmp_path / name).read_bytes() for name in (SNAPSHOT, JOURNAL) if (tmp_path / name).exists()}
+    await say(store, following, "again")
+    for name, content in index.items():
+        (tmp_path / name).write_bytes(content)
+    store, loop = await opened(tmp_path)
+    record = store.find(KEY)
+    assert record is not None
+    assert (record.session, record.owner, record.settings) == (following.id, "ana", chosen)
+    assert record.previous == session.id
     await closed(store, loop)
 
 
