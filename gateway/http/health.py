@@ -88,6 +88,10 @@ def readiness(checks: Mapping[str, Check]) -> Readiness:
     return Readiness(ready=all(state.state != "down" for state in states.values()), parts=states)
 
 
+def _well_unless(problem: str | None, detail: str | None = None) -> PartState:
+    return PartState(state="ok", detail=detail) if problem is None else PartState(state="degraded", detail=problem)
+
+
 def daemon_checks(parts: Parts) -> dict[str, Check]:
     """The parts of a daemon: replies need the store and a model, not the ledger."""
 
@@ -99,8 +103,7 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         return PartState(state="ok", detail=f"{chat.name} ({chat.model})")
 
     def ledger() -> PartState:
-        problem = parts.ledger.problem
-        return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
+        return _well_unless(parts.ledger.problem)
 
     def archive() -> PartState:
         if parts.archive.problem is not None:
@@ -110,8 +113,7 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         return PartState(state="ok")
 
     def memory() -> PartState:
-        problem = parts.memory.problem or parts.classifier.problem or parts.remember.problem
-        return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
+        return _well_unless(parts.memory.problem or parts.classifier.problem or parts.remember.problem)
 
     def vectors() -> PartState:
         status, problem = parts.vectors.status, parts.vectors.problem
@@ -136,16 +138,10 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         return PartState(state="ok", detail=f"{status.done} have a vector")
 
     def files() -> PartState:
-        problem = parts.workspaces.problem
-        return (
-            PartState(state="ok", detail=parts.workspaces.told)
-            if problem is None
-            else PartState(state="degraded", detail=problem)
-        )
+        return _well_unless(parts.workspaces.problem, parts.workspaces.told)
 
     def recall() -> PartState:
-        problem = parts.recall.problem
-        return PartState(state="ok") if problem is None else PartState(state="degraded", detail=problem)
+        return _well_unless(parts.recall.problem)
 
     def jobs() -> PartState:
         problem = parts.jobs.store.problem
