@@ -88,7 +88,7 @@ def readiness(checks: Mapping[str, Check]) -> Readiness:
     return Readiness(ready=all(state.state != "down" for state in states.values()), parts=states)
 
 
-def _well_unless(problem: str | None, detail: str | None = None) -> PartState:
+def _well_unless(problem: str | None, detail: str = "") -> PartState:
     return PartState(state="ok", detail=detail) if problem is None else PartState(state="degraded", detail=problem)
 
 
