@@ -100,11 +100,6 @@ class LearningStore:
                 found.setdefault(row["session"], []).append(_mark_from_row(row))
         return found
 
-    async def put_mark(self, mark: Mark) -> None:
-        """Moves a watermark where there was nothing to learn from."""
-        async with self._records.writing() as connection:
-            await _move(connection, mark)
-
     async def batch_at(self) -> datetime | None:
         """When the last batch of everybody began; None: there was none. For learning itself only."""
         return await self._time(BATCH)

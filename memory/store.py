@@ -353,12 +353,6 @@ class MemoryStore:
         async with self._records.reading() as connection:
             return (await connection.execute(select(func.max(changes.c.number)))).scalar() or 0
 
-    async def countable(self) -> dict[Pool, int]:
-        """How many memories of each pool the index should hold. For upkeep only."""
-        query = select(memories.c.pool, func.count()).where(memories.c.state != "trashed").group_by(memories.c.pool)
-        async with self._records.reading() as connection:
-            return {parse_pool(row[0]): row[1] for row in await connection.execute(query)}
-
 
 def confirmed(connection: Connection, ids: Sequence[str], conditions: Sequence[ColumnElement[bool]]) -> list[Memory]:
     """The memories of these ids that meet the conditions, in the order of the ids, each once."""

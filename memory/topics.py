@@ -142,11 +142,6 @@ def bounded_place(pool: Pool, topic: Topic, properties: Mapping[str, str]) -> st
     return base64.b32encode(digest[:16]).decode().rstrip("=")
 
 
-def recalled_in(topic: Topic, project: str | None) -> bool:
-    """A topic bound to a project is recalled only there."""
-    return topic.project is None or topic.project == project
-
-
 def _checked_scope(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(names) > MAX_PROPERTIES or len(set(names)) != len(names):
         raise InvalidMemory("scope_properties", f"give at most {MAX_PROPERTIES} different names")

@@ -44,11 +44,6 @@ def due_at(memory: Memory, policy: RetentionPolicy) -> datetime | None:
     return max((recalled or memory.created_at) + span, memory.created_at + timedelta(days=policy.grace_days))
 
 
-def counts_as_recall(memory: Memory, now: datetime) -> bool:
-    """A recall within a day of the last one that counted changes nothing."""
-    return memory.last_recalled_at is None or now - memory.last_recalled_at >= ONE_RECALL
-
-
 def _faded(
     importance: int, created_at: datetime, recalled_at: datetime | None, now: datetime, policy: RetentionPolicy
 ) -> tuple[float, float]:

@@ -30,11 +30,6 @@ class SessionCache:
     def __iter__(self) -> Iterator[Session]:
         return (session for session, _ in self._kept.values())
 
-    @property
-    def bytes(self) -> int:
-        """What all of them take, by estimate."""
-        return self._bytes
-
     def keep(self, session: Session) -> None:
         """Marks a session as used now, with what it weighs now; the longest unused ones beyond the limit go."""
         self.drop(session.id)

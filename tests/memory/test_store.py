@@ -205,7 +205,6 @@ async def test_the_feed_tells_of_every_memory_once_and_of_those_that_are_gone(me
     assert told[two.id] is None
     assert told[one.id] is not None
     assert told[one.id].text == "uno"
-    assert sum((await memories.store.countable()).values()) == len(await memories.store.everything())
 
 
 async def test_a_list_is_read_in_pages_that_hold_each_memory_once(memories: Memories, clock: ManualClock) -> None:

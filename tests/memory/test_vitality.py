@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from memory.policy import RetentionPolicy
 from memory.records import Memory, Source, user_pool
-from memory.vitality import counts_as_recall, due_at, vitality
+from memory.vitality import due_at, vitality
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 POLICY = RetentionPolicy()
@@ -47,12 +47,6 @@ def test_vitality_starts_at_50_and_a_recall_sets_it_to_100() -> None:
     recalled = memory(recalled=START + timedelta(days=10))
     assert vitality(recalled, START + timedelta(days=10), POLICY) == 100
     assert vitality(recalled, START + timedelta(days=31), POLICY) == pytest.approx(50)
-
-
-def test_a_recall_within_a_day_counts_once() -> None:
-    recalled = memory(recalled=START)
-    assert not counts_as_recall(recalled, START + timedelta(hours=23, minutes=59))
-    assert counts_as_recall(recalled, START + timedelta(hours=24))
 
 
 def test_where_forgetting_is_off_nothing_is_due() -> None:
