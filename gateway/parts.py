@@ -213,7 +213,7 @@ class Parts:
         return Recall(
             memory=self.memory,
             agents=self.config.agents,
-            settings=self.personal.recall,
+            settings=self.personal,
             configured=self.config.memory.recall,
             clock=self.clock,
             files=self.workspaces,

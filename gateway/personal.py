@@ -97,17 +97,20 @@ class PersonalSettings:
         """What holds for who has set nothing."""
         return self._policy
 
+    def recall_known(self, user: str | None) -> RecallPolicy | None:
+        """What was read before, so that a turn does not wait; None: it must be read."""
+        return self._policy.recall if user is None else self._recall.get(user)
+
     async def recall(self, user: str | None) -> RecallPolicy:
         """Raises MemoryProblem."""
-        if user is None:
-            return self._policy.recall
-        known = self._recall.get(user)
-        if known is None:
-            known = effective(self._policy, await self.chosen(Viewer(user=user, author=user), None)).recall
-            if len(self._recall) >= KNOWN_PEOPLE:
-                self._recall.clear()
-            self._recall[user] = known
-        return known
+        known = self.recall_known(user)
+        if known is not None or user is None:
+            return known or self._policy.recall
+        read = effective(self._policy, await self.chosen(Viewer(user=user, author=user), None)).recall
+        if len(self._recall) >= KNOWN_PEOPLE:
+            self._recall.clear()
+        self._recall[user] = read
+        return read
 
     async def chosen(self, viewer: Viewer, pool: Pool | None) -> dict[str, Any]:
         """What a person has set, by name. Raises MemoryProblem."""

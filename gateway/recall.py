@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -39,6 +39,13 @@ RECORDS_WAIT_S = 1.0
 SHARED = frozenset({"group", "channel"})
 
 
+class RecallSettings(Protocol):
+    """What a person has set; `gateway.personal.PersonalSettings` knows."""
+
+    def recall_known(self, user: str | None) -> RecallPolicy | None: ...
+    async def recall(self, user: str | None) -> RecallPolicy: ...
+
+
 class Recall:
     """Everything a conversation is shown of memory. Nothing here fails a turn: without memory, replies go on.
 
@@ -50,7 +57,7 @@ class Recall:
         *,
         memory: Opener,
         agents: Mapping[str, AgentPolicy],
-        settings: Callable[[str | None], Coroutine[Any, Any, RecallPolicy]],
+        settings: RecallSettings,
         configured: RecallPolicy,
         clock: Clock,
         files: AgentFiles | None = None,
@@ -95,7 +102,9 @@ class Recall:
     async def begin(self, session: Session, turn: str, incoming: Incoming, texts: Sequence[str]) -> None:
         """A turn begins: searches for its messages, and waits for that `wait_s` at most."""
         viewer = self._viewer(session, incoming)
-        settings = await self._soon(self._settings(viewer.user), "recall settings") or self._configured
+        settings = self._settings.recall_known(viewer.user)
+        if settings is None:
+            settings = await self._soon(self._settings.recall(viewer.user), "recall settings") or self._configured
         state = self._states.setdefault(session, Shown(settings))
         state.begin(turn, viewer, settings)
         if self._group is None:
