@@ -11,7 +11,7 @@ run: $(VENV)/.installed
 
 # Installs and runs the tests.
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # Everything that must hold before a commit, fast things first.
 check: $(VENV)/.installed-dev

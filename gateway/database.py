@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, MetaData, String, Table, event
@@ -52,7 +55,6 @@ async def open_database(path: Path, tables: MetaData = metadata, *, synchronous:
         cursor = connection.cursor()
         for pragma in (
             f"busy_timeout={BUSY_TIMEOUT_MS}",
-            "journal_mode=WAL",
             "secure_delete=ON",
             f"synchronous={synchronous}",
         ):
@@ -60,7 +62,7 @@ async def open_database(path: Path, tables: MetaData = metadata, *, synchronous:
         cursor.close()
 
     try:
-        await asyncio.to_thread(_make_private, path)
+        await asyncio.to_thread(_prepare_file, path)
         async with engine.begin() as connection:
             await connection.run_sync(tables.create_all)
     except BaseException:
@@ -69,7 +71,20 @@ async def open_database(path: Path, tables: MetaData = metadata, *, synchronous:
     return engine
 
 
-def _make_private(path: Path) -> None:
-    """Before SQLite opens it: its log files get the mode the database has then."""
-    path.touch(mode=0o600)
-    path.chmod(0o600)
+preparing = Lock()
+
+
+def _prepare_file(path: Path) -> None:
+    """Its mode comes first: its log files get the mode the database has then. Raises OSError.
+
+    WAL is a property of the file. Two connections that switch to it at once do not wait for each other: one is told
+    "database is locked" whatever its timeout, and a new daemon opens this file for four of its parts.
+    """
+    with preparing:
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+        try:
+            with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_MS / 1000)) as file:
+                file.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.Error as error:
+            raise OSError(str(error)) from error

@@ -192,6 +192,7 @@ def _reply(entry: AssistantEntry, pinned: bool) -> Message:
         finish=entry.finish,
         tokens=None if entry.usage is None else entry.usage.output,
         pinned=pinned,
+        turn=entry.turn,
     )
 
 

@@ -3,11 +3,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.async_api import expect
 
 from tests.bench.standin import Pace, StandIn
 from tests.browser.sample import sample_models
 from tests.browser.watched import CHROMIUM, Watch, chromium, sign_in, visitor
 from tests.journeys.daemon import Client, config, running
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 ROOT = "root-token-of-the-tests"
 TOKENS = {"tokens": [{"name": "root", "token": ROOT, "role": "admin"}]}
+
+expect.set_options(timeout=PATIENCE_S * 1000)
 
 
 @pytest.fixture

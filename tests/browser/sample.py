@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from tests.journeys.daemon import model_settings
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.journeys.daemon import Client
@@ -110,6 +111,6 @@ async def _jobs(client: Client) -> None:
         assert status == 201, content
     for name in ("morning-news", "every-hour"):
         await client.call("POST", f"/v1/jobs/{name}/run")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not (await client.get("/v1/deliveries?status=dead"))["deliveries"]:
             await asyncio.sleep(0.05)

@@ -13,6 +13,7 @@ from tests.browser.conftest import ROOT, TOKENS
 from tests.browser.sample import HOOK_SECRET, sample_models
 from tests.browser.watched import Watch, sign_in, visitor
 from tests.journeys.daemon import Client, config, running
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -108,7 +109,7 @@ async def poison(client: Client) -> list[str]:
     signed["webhook-signature"] = sign_standard(secret, "<b>1", now, body)
     status, content = await client.call("POST", "/hooks/h", body, headers=signed)
     assert status == 202, content
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not (await client.get("/v1/deliveries?status=dead"))["deliveries"]:
             await asyncio.sleep(0.02)
     chat, evil = f"/sessions/{_path(KEY)}", _path(EVIL[:180].translate({ord("/"): "|", ord("{"): "(", ord("}"): ")"}))

@@ -11,6 +11,7 @@ from playwright.async_api import expect
 from tests.browser.conftest import ROOT, TOKENS
 from tests.browser.sample import sample_settings
 from tests.journeys.daemon import Client, config, model_settings, running
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -49,7 +50,7 @@ async def test_a_job_is_added_with_its_next_times_run_paused_and_removed(
     await expect(page.get_by_role("heading", level=1)).to_have_text("morning")
     await page.get_by_role("button", name="Run now").click()
     await expect(page.get_by_role("status").last).to_contain_text("Started")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while (await client.get("/v1/jobs/morning/runs"))["runs"][0]["status"] != "ok":
             await asyncio.sleep(0.02)
     await page.reload()
@@ -66,14 +67,14 @@ async def test_a_dead_delivery_is_told_on_the_overview_and_sent_again(page: Page
     status, content = await client.call("POST", "/v1/jobs", job)
     assert status == 201, content
     await client.call("POST", "/v1/jobs/push/run")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not (dead := (await client.get("/v1/deliveries?status=dead"))["deliveries"]):
             await asyncio.sleep(0.02)
     await page.goto("/console")
     await page.get_by_role("alert").get_by_role("link", name="http://127.0.0.1:9/in").click()
     await page.get_by_role("button", name="Send again").click()
     await expect(page.get_by_role("status").last).to_contain_text("It is sent again.")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while (await client.get(f"/v1/deliveries/{dead[0]['id']}"))["ended_at"] in (None, dead[0]["ended_at"]):
             await asyncio.sleep(0.02)
 

@@ -58,7 +58,7 @@ async def test_both_windows_go_on_after_a_restart(browser: Browser, tmp_path: Pa
         await other.close()
         async with running(tmp_path / "data", settings):
             await expect(one.locator("#link")).to_be_empty(timeout=20_000)
-            await expect(one.locator("#items .message.theirs")).to_have_count(2, timeout=20_000)
+            await expect(one.locator("#items .message.theirs")).to_have_count(2)
             await expect(text).to_have_value("Unsent")
             other = await context.new_page()
             await other.goto(CHAT)

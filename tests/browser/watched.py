@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import async_playwright
 
+from tests.patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -52,9 +54,9 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 async def visitor(browser: Browser, watch: Watch, **more: Any) -> BrowserContext:
-    """A person with a browser of their own: own cookies, own storage.."""
+    """A person with a browser of their own: own cookies, own storage."""
     context = await browser.new_context(base_url=watch.origin, **more)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(PATIENCE_S * 1000)
     context.on("page", lambda page: watch.follow(page))
     return context
 

@@ -17,6 +17,7 @@ from tests.bench.standin import StandIn
 from tests.crash.job_kills import failed, run
 from tests.crash.kills import Victim
 from tests.journeys.daemon import model_settings
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ async def call_hook(victim: Victim, number: int) -> dict[str, Any]:
 
 async def ended(victim: Victim, path: str) -> list[dict[str, Any]]:
     """All runs, when none is open any more."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             runs = (await ask(victim, "GET", path))["runs"]
             if runs and all(run["status"] not in ("waiting", "running") for run in runs):
@@ -81,7 +82,7 @@ async def test_killed_while_it_runs(tmp_path: Path, unused_tcp_port: int, missed
         await ask(victim, "POST", "/v1/jobs", json=job)
         taken = await call_hook(victim, 1)
         await ask(victim, "POST", "/v1/jobs/job/run")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while len(model.requests) < 2:
                 await asyncio.sleep(0.02)
         await victim.kill()
@@ -91,7 +92,7 @@ async def test_killed_while_it_runs(tmp_path: Path, unused_tcp_port: int, missed
         assert await call_hook(victim, 1) == taken
         jobs = await ended(victim, "/v1/jobs/job/runs")
         assert [run["status"] for run in jobs] == expected
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while len(set(got)) < expected.count("ok") + 1:
                 await asyncio.sleep(0.02)
         said = (await ask(victim, "GET", f"/v1/sessions/{taken['key']}/transcript"))["entries"]
@@ -137,13 +138,13 @@ async def test_killed_between_the_end_of_a_run_and_its_delivery_it_is_delivered_
     victim = Victim(tmp_path / "data", path, unused_tcp_port)
     await victim.start()
     taken = await call_hook(victim, 1)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not got:
             await asyncio.sleep(0.01)
     await victim.kill()
     answers.set()
     await victim.start()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not (await ask(victim, "GET", "/v1/deliveries?status=delivered"))["deliveries"]:
             await asyncio.sleep(0.05)
     (run_told,) = await ended(victim, "/v1/hooks/build/runs")

@@ -11,6 +11,7 @@ from tests.bench.standin import StandIn
 from tests.crash.kills import Victim
 from tests.crash.test_jobs import ask
 from tests.journeys.daemon import KEY, model_settings
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,12 +59,12 @@ async def test_killed_while_it_learns(tmp_path: Path, unused_tcp_port: int) -> N
             said = {"text": f"I collect {thing} with pleasure"}
             await ask(victim, "POST", f"/v1/sessions/{KEY}/messages", json=said)
             if number % 2:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(PATIENCE_S):
                     await asked.wait()
                 await asyncio.sleep(DELAYS_S[number // 2])
                 await victim.kill()
                 await victim.start()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while len(await memories(victim)) < len(THINGS):
                 await asyncio.sleep(0.1)
         await victim.kill()

@@ -16,6 +16,7 @@ from tests.crash.kills import Victim
 from tests.crash.test_jobs import ask
 from tests.journeys.daemon import model_settings
 from tests.memory.embedding_server import EmbeddingServer
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -98,7 +99,7 @@ async def killed_until_done(
         if check is not None:
             await check()
     assert cut, "no kill has met the run"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             runs = await listed(one, kind)
             if runs and runs[0]["state"] != "running":
@@ -163,7 +164,7 @@ async def test_killed_while_a_new_index_is_built_search_works_and_the_counts_are
             }
 
         async def whole(one: Victim) -> None:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 while True:
                     told = (await ask(one, "GET", "/readyz"))["parts"]["vectors"]
                     if told["state"] == "ok" and told.get("detail") == f"{facts} texts":

@@ -19,6 +19,7 @@ from memory.policy import MemoryPolicy
 from memory.records import Change, Draft
 from tests.gateway.test_memory_tools import Opened, no_vectors
 from tests.memory.opened import opened, person
+from tests.patience import until_equal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -96,13 +97,12 @@ async def asked(clock: ManualClock, sorter: Sorter, times: int) -> None:
 
 
 async def topic_of(memories: Memories, memory_id: str, wanted: str | None) -> bool:
-    for _ in range(2000):
+    async def name() -> str | None:
         memory = await memories.load(ANA, memory_id)
-        name = (await memories.topic_names(ANA, [memory])).get(memory.topic or "")
-        if name == wanted:
-            return True
-        await asyncio.sleep(0.001)
-    return False
+        return (await memories.topic_names(ANA, [memory])).get(memory.topic or "")
+
+    await until_equal(name, wanted)
+    return True
 
 
 async def test_a_new_memory_gets_its_topic_and_one_that_fits_nowhere_has_none(tmp_path: Path) -> None:

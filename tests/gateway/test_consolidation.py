@@ -23,6 +23,7 @@ from sessions.entries import UserEntry
 from tests.gateway.test_memory_tools import Opened, no_vectors
 from tests.journeys.helpers import Helper
 from tests.memory.opened import opened, person
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -117,7 +118,7 @@ async def tidying(
 
 
 async def ended(memories: Memories, job: MemoryJob) -> MemoryJob:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while (found := await memories.store.jobs.load(ANA, job.id)).state == "running":
             await asyncio.sleep(0.002)
     return found

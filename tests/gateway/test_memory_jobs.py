@@ -15,6 +15,7 @@ from memory.errors import InvalidMemory, MemoryConflict, MemoryUnavailable, NotT
 from memory.records import parse_pool
 from tests.gateway.test_memory_tools import Opened
 from tests.memory.opened import ROOT, opened, person
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -76,7 +77,7 @@ async def working(
 
 async def until(memories: Memories, job: MemoryJob, **fields: object) -> MemoryJob:
     """The job when it is like that in the store."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             found = await memories.store.jobs.load(ROOT, job.id)
             if all(getattr(found, name) == value for name, value in fields.items()):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gateway.clock import ManualClock
 from gateway.parts import Parts
 from tests.journeys.daemon import config
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ async def test_a_piece_of_a_file_that_has_changed_since_it_was_indexed_says_so_a
     parts = Parts(config(), tmp_path, environ={}, clock=ManualClock(datetime(2026, 5, 1, tzinfo=UTC)))
     tasks = [asyncio.create_task(work) for work in (parts.tokens.load(), parts.workspaces.run())]
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not (found := await parts.workspaces.find("main", None, "hive green", 5)):
                 await asyncio.sleep(0.01)
         assert [(one.where, one.stale) for _, one in found] == [("memory/hive.md:1-1", False)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.clock import ManualClock
 from tests.journeys.daemon import KEY, Client, config, running
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ async def pass_time(client: Client, clock: ManualClock, seconds: float) -> None:
     """Time passes, and what is due then has been done when this returns: a machine that slept wakes up."""
     clock.set(datetime.fromtimestamp(clock.now().timestamp() + seconds, UTC))
     client.daemon.parts.scheduler.wake()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             await clock.advance(0.01)
             await asyncio.sleep(0.002)
@@ -205,7 +206,7 @@ async def test_housekeeping_comes_by_the_scheduler_also_after_the_machine_slept(
         for database in tmp_path.glob("search.db*"):
             database.unlink()
         await pass_time(client, clock, 31)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not (tmp_path / "search.db").exists():
                 await asyncio.sleep(0.01)
 

@@ -15,6 +15,7 @@ import pytest
 
 from gateway.clock import ManualClock
 from tests.journeys.daemon import KEY, Client, config, running
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +71,7 @@ async def an_hour(client: Client, clock: ManualClock) -> None:
     parts = client.daemon.parts
     for step in range(13):
         await clock.advance(300 if step else 0)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while not (parts.jobs.store.is_open and parts.scheduler.idle) or open_runs(client):
                 await clock.advance(0.001)
                 await asyncio.sleep(0.002)

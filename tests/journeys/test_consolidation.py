@@ -14,6 +14,7 @@ from tests.journeys.daemon import Client, config, running
 from tests.journeys.helpers import Helper
 from tests.journeys.test_memories import TOKENS, add, call
 from tests.journeys.test_memory_runs import ended, start
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -120,7 +121,7 @@ async def test_a_person_who_wants_it_gets_it_after_enough_conversations(tmp_path
         await client.say("hello", "agent:main:web:direct:ana")
         (run,) = await listed(16)
         assert run["automatic"]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while "Ana drinks green tea without sugar" not in await texts(client):
                 await asyncio.sleep(0.01)
         for number in range(10, 16):

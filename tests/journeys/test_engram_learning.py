@@ -14,6 +14,7 @@ from engram import AsyncEngramClient, ConversationInput, FetchRetrieval, Message
 from tests.journeys.daemon import Client, config, running
 from tests.journeys.helpers import Helper
 from tests.journeys.test_engram import PROJECTS, TOKENS, facts
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -218,7 +219,7 @@ async def test_runs_of_one_user_follow_each_other_and_others_do_not_wait(tmp_pat
         first = await client.memories.add("Alice likes apples.", user_id="alice")
         second = await client.memories.add("Alice likes pears.", user_id="alice")
         other = await client.memories.add("Bob likes plums.", user_id="bob")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while len(helper.asked) < 2:
                 await asyncio.sleep(0.005)
         asked = [question["conversation"][0]["text"] for question in helper.asked]

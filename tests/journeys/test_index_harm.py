@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.journeys.daemon import Client, config, running
+from tests.patience import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,13 +31,14 @@ def others(folder: Path) -> list[Path]:
 
 async def until_served(client: Client, harmed: Path | None = None) -> None:
     """Until the index answers; out of a folder beside the harmed one, where one is named."""
-    for _ in range(3000):
-        status = client.daemon.parts.vectors.status
-        if status is not None and status.state == "serving" and (harmed is None or others(harmed)):
-            await client.daemon.parts.vectors.indexer.caught_up()  # type: ignore[union-attr]
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(client.daemon.parts.vectors.problem)
+    vectors = client.daemon.parts.vectors
+
+    def serves() -> bool:
+        status = vectors.status
+        return status is not None and status.state == "serving" and (harmed is None or bool(others(harmed)))
+
+    await until(serves)
+    await vectors.indexer.caught_up()  # type: ignore[union-attr]
 
 
 def harm(folder: Path, how: str) -> None:

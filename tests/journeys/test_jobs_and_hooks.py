@@ -18,6 +18,7 @@ from gateway.jobs.runs import RESTS_S
 from gateway.jobs.signatures import sign_github, sign_standard, verify
 from tests.bench.standin import StandIn
 from tests.journeys.daemon import Client, config, model_settings, running
+from tests.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -79,13 +80,6 @@ async def run_of(client: Client, run: str) -> dict[str, Any]:
     """The run when it has ended."""
     await client.daemon.parts.jobs.runs.ended(run)
     return await client.get(f"/hooks/runs/{run}")
-
-
-async def until(found: Any, seconds: float = 10) -> None:
-    """Waits for something that other tasks do."""
-    async with asyncio.timeout(seconds):
-        while not found():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_call_is_run_once_and_its_repeat_gets_the_same_answer(tmp_path: Path) -> None:
@@ -164,7 +158,7 @@ async def test_a_job_runs_and_its_runs_are_listed(tmp_path: Path) -> None:
         assert status == 201
         assert len(job["next"]) == 5
         runs: list[dict[str, Any]] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not any(run["status"] == "ok" for run in runs):
                 await asyncio.sleep(0.05)
                 runs = (await client.get(f"/v1/jobs/{job['id']}/runs"))["runs"]
@@ -225,7 +219,7 @@ async def test_a_receiver_that_was_down_gets_everything_in_order_once_it_is_back
         async with running(tmp_path / "data", config(hooks=hooks, deliver=allow)) as client:
             pending = (await client.get("/v1/deliveries?status=pending"))["deliveries"]
             assert len(pending) == 5
-            await until(lambda: len(receiver.got) == 5, 20)
+            await until(lambda: len(receiver.got) == 5)
             assert [name for name, _ in receiver.got] == [one["id"] for one in reversed(pending)]
             assert [body["data"]["run"] for _, body in receiver.got] == runs
             assert all(body["id"] == name and body["data"]["text"] for name, body in receiver.got)
@@ -246,7 +240,7 @@ async def test_a_receiver_that_refuses_connections_gets_everything_when_it_liste
             runs[chat].append(taken["run"])
         await until(lambda: client.daemon.parts.jobs.telling.deliveries["retry"] >= 2)
         async with receiving(unused_tcp_port) as receiver:
-            await until(lambda: len(receiver.got) == 6, 60)
+            await until(lambda: len(receiver.got) == 6)
             told = [body["data"] for _, body in receiver.got]
             for chat, expected in runs.items():
                 assert [one["run"] for one in told if one["key"].endswith(f":{chat}")] == expected
@@ -269,7 +263,7 @@ async def test_nothing_is_sent_to_this_machine_unless_it_is_allowed(tmp_path: Pa
             for hook in hooks:
                 _, taken = await call(client, {"id": 1}, name=hook["name"])
                 assert (await run_of(client, taken["run"]))["status"] == "ok"
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 dead: list[dict[str, Any]] = []
                 while len(dead) < len(hooks):
                     await asyncio.sleep(0.02)
@@ -288,7 +282,7 @@ async def test_a_redirect_to_an_address_that_is_not_allowed_is_not_followed(tmp_
             _, taken = await call(client, {"id": 1})
             await run_of(client, taken["run"])
             await until(lambda: front.tries)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 while not (dead := (await client.get("/v1/deliveries?status=dead"))["deliveries"]):
                     await asyncio.sleep(0.02)
             assert "localhost" in dead[0]["error"]
@@ -301,7 +295,7 @@ async def test_a_reply_can_appear_in_another_session(tmp_path: Path) -> None:
     async with running(tmp_path / "data", config(hooks=[{**BUILD, "deliver": {"session": target}}])) as client:
         _, taken = await call(client, {"id": 9})
         await run_of(client, taken["run"])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not (await client.get("/v1/deliveries?status=delivered"))["deliveries"]:
                 await asyncio.sleep(0.02)
         (entry,) = await client.transcript(target)
@@ -357,12 +351,12 @@ async def test_while_somebody_is_answered_each_place_for_jobs_rests_between_two_
     ):
         now = asyncio.get_running_loop().time
         await client.say("hello")
-        await until(lambda: open_runs(client) > 100, 30)
+        await until(lambda: open_runs(client) > 100)
         began, before = now(), open_runs(client)
         while now() < began + 2:
             assert (await client.say("and again"))["state"] == "done"
         assert before - open_runs(client) <= 4 + 4 * (now() - began) / RESTS_S
-        await until(lambda: not open_runs(client), 60)
+        await until(lambda: not open_runs(client))
 
 
 def going(client: Client) -> int:

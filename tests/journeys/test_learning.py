@@ -14,6 +14,7 @@ from gateway.parts import Parts
 from tests.journeys.daemon import KEY, Client, config, running
 from tests.journeys.helpers import Helper
 from tests.journeys.test_memories import TOKENS, call
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -56,7 +57,7 @@ async def learning(
 
 async def learnt(client: Client) -> None:
     """Waits until nothing is left to learn from."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not client.daemon.parts.remember.idle:
             await asyncio.sleep(0.005)
 
@@ -160,7 +161,7 @@ async def test_the_daily_batch_takes_sessions_in_which_enough_was_said(tmp_path:
         for _ in range(40):
             await clock.advance(60 * 30)
             await asyncio.sleep(0.02)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not (found := await runs(client)):
                 await asyncio.sleep(0.01)
         assert [(run["trigger"], run["state"], len(run["created"])) for run in found] == [("batch", "done", 2)]
@@ -188,7 +189,7 @@ async def test_a_reply_does_not_wait_for_learning(tmp_path: Path) -> None:
     async with learning(tmp_path, after_reply=True) as (client, helper):
         helper.going.clear()
         await client.say("I drink oat milk")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while not helper.asked:
                 await asyncio.sleep(0.005)
             for number in range(20):
@@ -252,7 +253,7 @@ async def test_what_was_not_learnt_before_a_stop_is_after_the_next_start(tmp_pat
     daemon = Daemon(parts)
     task = asyncio.create_task(daemon.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not helper.asked or not parts.remember.idle:
                 await asyncio.sleep(0.01)
     finally:
@@ -266,7 +267,7 @@ async def test_a_deleted_session_is_not_learnt_from_and_leaves_no_trace_of_it(tm
         await client.say("I drink oat milk")
         await learnt(client)
         assert (await client.call("DELETE", f"/v1/sessions/{KEY}"))[0] == 200
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while (await runs(client))[0]["session"] is not None:
                 await asyncio.sleep(0.02)
         memories = await client.daemon.parts.memory.open()
@@ -280,7 +281,7 @@ async def test_a_person_starts_their_own_batch(tmp_path: Path) -> None:
             await client.say(f"I own house number {number} in this street")
         for kept in (2, 0):
             _, job = await call(client, "ana", "POST", "/v1/memory-runs", {"kind": "batch"})
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 while job["state"] == "running":
                     await asyncio.sleep(0.01)
                     _, job = await call(client, "ana", "GET", f"/v1/memory-runs/{job['id']}")

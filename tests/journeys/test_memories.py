@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.journeys.daemon import Client, config, running
+from tests.patience import until_equal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -263,12 +263,11 @@ async def test_without_the_records_replies_go_on_and_it_is_shown(tmp_path: Path)
     (tmp_path / "data" / "state.db").mkdir()
     async with running(tmp_path / "data", config()) as client:
         await client.say("hello")
-        for _ in range(200):
-            parts = (await client.get("/readyz"))["parts"]
-            if parts["memory"]["state"] == "degraded":
-                break
-            await asyncio.sleep(0.02)
-        assert parts["memory"]["state"] == "degraded"
+
+        async def state() -> str:
+            return (await client.get("/readyz"))["parts"]["memory"]["state"]
+
+        await until_equal(state, "degraded")
         status, content = await client.call("GET", "/v1/memories")
         assert (status, content["title"]) == (503, "Not available")
 

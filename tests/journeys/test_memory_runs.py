@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tests.journeys.daemon import Client, config, running
 from tests.journeys.helpers import Helper
 from tests.journeys.test_memories import TOKENS, add, call
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,7 +42,7 @@ async def start(client: Client, who: str, **body: Any) -> dict[str, Any]:
 
 
 async def ended(client: Client, who: str, run: dict[str, Any]) -> dict[str, Any]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             _, found = await call(client, who, "GET", f"/v1/memory-runs/{run['id']}")
             if found["state"] != "running":
@@ -100,7 +101,7 @@ async def test_stopped_what_was_done_stays_and_the_rest_is_as_before(tmp_path: P
 
         helper.says = slowly
         run = await start(client, "ana", kind="recategorize", all=True, confirmed=True)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while len(helper.asked) < 3:
                 await asyncio.sleep(0.01)
         assert (await call(client, "bob", "POST", f"/v1/memory-runs/{run['id']}/stop"))[0] == 404
@@ -142,7 +143,7 @@ async def test_the_tool_of_the_model_starts_the_same_run(tmp_path: Path) -> None
         await add(client, "ana", "Ana drinks tea", topic="decisions")
         parts = client.daemon.parts
         memories = await parts.memory.open()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while memories.recategorize is None:
                 await asyncio.sleep(0.01)
         from tests.memory.opened import person

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pytest
 from tests.bench.standin import StandIn
 from tests.journeys.daemon import KEY, Client, config, model_settings, running
 from tests.journeys.test_recall import TOKENS, remember, settings
+from tests.patience import until_equal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -154,18 +154,10 @@ async def test_sorting_with_a_helper_model_moves_what_has_no_topic_and_all_when_
             added = await use(client, "MemoryAdd", text="We chose the red bicycle")
             assert "note" not in added
             await remember(client, "Ana likes plums", topic="preferences")
-            await until(topics, {"We chose the red bicycle": "decisions", "Ana likes plums": "preferences"})
+            await until_equal(topics, {"We chose the red bicycle": "decisions", "Ana likes plums": "preferences"})
             told = await use(client, "MemoryRecategorize", all=True)
             assert "sort" in str(told).lower()
-            await until(topics, {"We chose the red bicycle": "decisions", "Ana likes plums": "decisions"})
-
-
-async def until(ask: Any, expected: Any) -> None:
-    for _ in range(400):
-        if (found := await ask()) == expected:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(found)
+            await until_equal(topics, {"We chose the red bicycle": "decisions", "Ana likes plums": "decisions"})
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from memory.embed import HashEmbedder
 from tests.bench.standin import Pace, StandIn
 from tests.journeys.daemon import Client, config, model_settings, running
 from tests.memory.leftovers import files_with_text, files_with_vector
+from tests.patience import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,13 +28,9 @@ def settings(**roles: str) -> Any:
 
 
 async def until_vectors_serve(client: Client) -> None:
-    for _ in range(500):
-        status = client.daemon.parts.vectors.status
-        if status is not None and status.state == "serving":
-            await client.daemon.parts.vectors.indexer.caught_up()  # type: ignore[union-attr]
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(client.daemon.parts.vectors.problem)
+    vectors = client.daemon.parts.vectors
+    await until(lambda: vectors.status is not None and vectors.status.state == "serving")
+    await vectors.indexer.caught_up()  # type: ignore[union-attr]
 
 
 async def call(client: Client, method: str, path: str, body: Any = None) -> Any:

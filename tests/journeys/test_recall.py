@@ -14,6 +14,7 @@ import pytest
 from tests.bench.standin import Pace, StandIn
 from tests.journeys.daemon import KEY, Client, config, model_settings, running
 from tests.memory.embedding_server import EmbeddingServer
+from tests.patience import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,13 +59,9 @@ def elsewhere(request: Recorded) -> str:
 
 
 async def until_vectors_serve(client: Client) -> None:
-    for _ in range(400):
-        status = client.daemon.parts.vectors.status
-        if status is not None and status.state == "serving":
-            await client.daemon.parts.vectors.indexer.caught_up()  # type: ignore[union-attr]
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(client.daemon.parts.vectors.problem)
+    vectors = client.daemon.parts.vectors
+    await until(lambda: vectors.status is not None and vectors.status.state == "serving")
+    await vectors.indexer.caught_up()  # type: ignore[union-attr]
 
 
 async def test_a_fact_is_shown_in_the_trailing_block_of_its_owner_and_nowhere_else(

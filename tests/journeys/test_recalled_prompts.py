@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tests.bench.standin import Pace, StandIn
 from tests.journeys.daemon import KEY, Client, config, model_settings, running
 from tests.journeys.test_recall import TOKENS, elsewhere, remember, settings, trailing
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -194,7 +195,7 @@ async def test_being_recalled_raises_vitality_once_a_day_and_so_does_standing_in
         assert await counted(fact) == (0, 50.0)
         for _ in range(3):
             await client.say("Our dog Rex?")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while (await counted(fact))[0] == 0 or (await counted(profile))[0] == 0:
                 await asyncio.sleep(0.02)
         for memory in (fact, profile):

@@ -9,6 +9,7 @@ from tests.journeys.daemon import Client, config, running
 from tests.journeys.test_memories import TOKENS, add, call, found
 from tests.journeys.test_memory_runs import ended, start
 from tests.memory.embedding_server import EmbeddingServer
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +34,7 @@ async def runs(client: Client) -> list[dict[str, Any]]:
 
 async def serving(client: Client, texts: int = FACTS) -> None:
     """Returns when the vectors of so many texts serve."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             told = (await client.get("/readyz"))["parts"]["vectors"]
             if told["state"] == "ok" and told["detail"] == f"{texts} texts":
@@ -52,7 +53,7 @@ async def test_a_new_model_is_a_run_that_keywords_bridge(tmp_path: Path) -> None
         server.fault = "hang"
         async with running(tmp_path / "data", embedding(server.url, "large", 48)) as client:
             assert "fact 7 of Ana" in await found(client, "ana", "fact 7", limit=100)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while not (listed := await runs(client)):
                     await asyncio.sleep(0.02)
             (run,) = listed

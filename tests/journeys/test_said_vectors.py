@@ -15,6 +15,7 @@ from sessions.found import Said
 from sessions.heard import Heard
 from tests.journeys.daemon import KEY, Client, config, running
 from tests.memory.leftovers import files_with_text, files_with_vector
+from tests.patience import until_equal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,13 +52,14 @@ def speaks(client: Client, name: str) -> None:
 async def until_served(client: Client, messages: int | None = None) -> None:
     """Until the index answers, and holds so many messages."""
     said = client.daemon.parts.said
-    for _ in range(500):
-        if said.status is not None and said.status.state == "serving":
-            await said.indexer.caught_up()  # type: ignore[union-attr]
-            if messages in (None, said.status.total):
-                return
-        await asyncio.sleep(0.02)
-    raise AssertionError((said.status, said.problem))
+
+    async def serves() -> bool:
+        if said.status is None or said.status.state != "serving":
+            return False
+        await said.indexer.caught_up()  # type: ignore[union-attr]
+        return messages in (None, said.status.total)
+
+    await until_equal(serves, True)
 
 
 async def found(client: Client, query: str, key: str | None = None) -> list[str]:

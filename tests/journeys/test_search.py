@@ -13,6 +13,7 @@ from gateway.transcript_search import NAME
 from sessions.archive import DATABASE
 from tests.crash.kills import Victim, free_port
 from tests.journeys.daemon import KEY, Client, config, model_settings, running
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,7 +120,7 @@ async def test_a_removed_index_is_built_again_while_replies_go_on(client: Client
     for path in (tmp_path / "data").glob(f"{DATABASE}*"):
         path.unlink()
     assert (await client.say("still there?"))["state"] == "done"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not (answer := await search(client, "Kestrelgrove"))["complete"]:
             await asyncio.sleep(0.05)
     assert [hit["text"] for hit in answer["hits"]] == [SECRET, f"echo: {SECRET}"]
@@ -166,7 +167,7 @@ async def test_a_killed_daemon_finds_everything_that_was_acknowledged(tmp_path: 
             await victim.kill()
         await victim.start()
         for round_number in range(3):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while await hits(f"heron{round_number}") != 6:
                     await asyncio.sleep(0.05)
         await victim.stop()

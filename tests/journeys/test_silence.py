@@ -30,15 +30,14 @@ def watch(name, values):
 sys.addaudithook(watch)
 
 from tests.journeys.daemon import KEY, config, running
+from tests.patience import until_equal
 
 
 async def until(client, part):
-    for _ in range(1500):
-        state = (await client.get("/readyz"))["parts"][part]
-        if state["state"] == "ok":
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(state)
+    async def state():
+        return (await client.get("/readyz"))["parts"][part]["state"]
+
+    await until_equal(state, "ok")
 
 
 async def live(folder, embedding, named):

@@ -15,6 +15,7 @@ from gateway.daemon import Daemon
 from gateway.parts import Parts
 from sessions.files import AlreadyRunning, FaultyFiles
 from tests.journeys.daemon import KEY, config, model_settings, running
+from tests.patience import PATIENCE_S, until_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,7 +137,7 @@ async def test_a_second_daemon_on_the_same_directory_refuses(tmp_path: Path, sta
     settings = config(**model_settings(standin.base_url))
     async with running(tmp_path, settings):
         with pytest.raises(AlreadyRunning, match=f"pid {os.getpid()}"):
-            await asyncio.wait_for(Daemon(Parts(settings, tmp_path, environ={})).run(), 10)
+            await asyncio.wait_for(Daemon(Parts(settings, tmp_path, environ={})).run(), PATIENCE_S)
     async with running(tmp_path, settings) as client:
         assert (await client.say("free again"))["state"] == "done"
 
@@ -149,9 +150,8 @@ async def test_usage_that_was_not_written_is_taken_from_the_transcripts(tmp_path
     for path in tmp_path.glob("state.db*"):
         path.unlink()
     async with running(tmp_path, settings) as client:
-        for _ in range(100):
-            rows = (await client.get("/v1/usage?by=model"))["rows"]
-            if rows and rows[0]["calls"] == 2:
-                break
-            await asyncio.sleep(0.05)
-        assert [row["calls"] for row in rows] == [2]
+
+        async def calls() -> list[int]:
+            return [row["calls"] for row in (await client.get("/v1/usage?by=model"))["rows"]]
+
+        await until_equal(calls, [2])

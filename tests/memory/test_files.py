@@ -20,6 +20,7 @@ from memory.index import ListIndex
 from memory.indexing import Indexer
 from memory.policy import FilesPolicy, IndexPolicy, SearchPolicy
 from memory.workspace import checked_path, read, scan
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -71,7 +72,7 @@ async def following(folder: Path, **policy: float) -> AsyncIterator[Shelf]:
     shelf = Shelf(folder, FilesPolicy(**policy))  # type: ignore[arg-type]
     task = asyncio.create_task(shelf.files.run())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await shelf.files.settled()
         yield shelf
     finally:

@@ -29,6 +29,7 @@ from sessions.keys import parse_key
 from sessions.policy import SessionsPolicy
 from sessions.store import SessionStore
 from sessions.transcript import transcript_path
+from tests.patience import PATIENCE_S
 from tests.sessions.builders import AT, assistant, tool_call, tool_result, user
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ async def test_a_harmed_index_is_built_again_while_it_is_in_use(tmp_path: Path, 
             size = database.stat().st_size
             database.write_bytes(b"\x55" * size if harm == "overwritten" else b"")
         await one.say(session, "plover last")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 try:
                     if len(await one.found("last")) == 2 and one.archive.complete:

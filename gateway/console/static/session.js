@@ -57,6 +57,8 @@ async function fetchOnce() {
     const known = item.id && document.getElementById(item.id);
     if (known) known.replaceWith(item);
     else items.append(item);
+    // the whole reply stands where it stays: in the same moment it goes from where it was written
+    replies.get(item.dataset.reply)?.article.remove();
   }
   if (stay) toFoot();
 }
@@ -136,12 +138,19 @@ function follow(turn) {
   running.append(article);
   const stream = new EventSource(`/v1/turns/${turn}/events`);
   replies.set(turn, { article, stream });
+  let said = "";
   stream.addEventListener("delta", (event) => {
     const stay = atFoot();
-    body.textContent += JSON.parse(event.data).text;
+    said += JSON.parse(event.data).text;
+    body.textContent = said;
     if (stay) toFoot();
   });
-  for (const name of ["tool_call", "tool_result", "recall"]) stream.addEventListener(name, fetchNew);
+  // what is said before a call is a message of its own, which the chat holds by now
+  stream.addEventListener("tool_call", () => {
+    said = "";
+    fetchNew().then(() => (body.textContent = said));
+  });
+  for (const name of ["tool_result", "recall"]) stream.addEventListener(name, fetchNew);
   stream.addEventListener("done", () => settle(turn));
   // the end of the turn, or of the connection: then the stream of the chat says how it goes on
   stream.addEventListener("error", (event) => (event.data === undefined ? drop(turn) : settle(turn)));

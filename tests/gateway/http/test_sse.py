@@ -12,6 +12,7 @@ from gateway.http.routes import Call, Route
 from gateway.http.sse import follow
 from tests.gateway.http.conftest import TOKENS, bearer
 from tests.gateway.http.test_routes import problem
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,7 +58,7 @@ class Follower:
 
 
 async def read(response: ClientResponse) -> str:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         return await response.text()
 
 
@@ -97,7 +98,7 @@ async def test_a_reader_goes_on_after_its_last_event(serve: Serve) -> None:
 async def test_a_quiet_stream_is_kept_open_by_comments(serve: Serve) -> None:
     follower = Follower(ping_s=0.01)
     response = await (await serve(follower.routes())).get("/watch")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         assert await response.content.readline() == b": ping\n"
     follower.events.close()
     assert (await read(response)).replace(": ping\n\n", "").strip() == ""
@@ -110,7 +111,7 @@ async def test_a_reader_that_leaves_in_a_silence_stops_nothing_and_holds_nothing
     response = await client.get("/watch")
     await response.content.readline()
     response.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await follower.ended.wait()
     follower.events.emit("done")
     follower.events.close()
@@ -127,7 +128,7 @@ async def test_a_reader_that_takes_nothing_is_dropped_and_can_come_back(serve: S
     with socket.create_connection(("127.0.0.1", client.port)) as lazy:
         lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         lazy.sendall(b"GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await follower.ended.wait()
     assert follower.sent < 200, "a slow reader is not read ahead for"
     follower.events.close()
@@ -147,7 +148,7 @@ async def test_a_token_has_so_many_streams_and_gets_them_back(serve: Serve) -> N
     assert (await client.get("/watch", headers=other)).status == 200
     follower.ended.clear()
     open_ones[0].close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await follower.ended.wait()
         while (await client.get("/watch", headers=mine)).status != 200:
             await asyncio.sleep(0.01)
