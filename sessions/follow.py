@@ -77,8 +77,13 @@ def _advance(
 ) -> tuple[Place, int]:
     """Takes in the next piece of a session; how far it is then, and how many bytes were read.
 
-    A transcript that is not the one that was followed, because somebody edited it, is taken in from the beginning.
+    A transcript that is not the one that was followed, because somebody edited it, or that has become another
+    person's, is taken in from the beginning.
     """
+    origin = Origin(record.session, record.key, record.owner)
+    if place is not None and change.is_of_another(origin):
+        change.forget(record.session)
+        return Place(1, 0), 0
     end = Place(record.generation, record.size)
     start = place or Place(1, 0)
     path = transcript_path(data_dir, record.agent, record.session, start.generation)
@@ -91,7 +96,7 @@ def _advance(
     if reached.position >= bound and reached.generation < record.generation:
         reached = Place(reached.generation + 1, 0)
     entries = scan(piece, base_offset=start.position).entries if piece else ()
-    change.add(Origin(record.session, record.key, record.owner), entries, reached)
+    change.add(origin, entries, reached)
     return reached, len(piece)
 
 

@@ -151,6 +151,12 @@ class Index:
         """Sessions whose deletion has begun; rows are looked at as bytes, since there may be very many."""
         return [session for session, row in self._rows.items() if b'"ended":"deleted"' in row]
 
+    def private_of_nobody(self) -> list[SessionRecord]:
+        """Private chats without an owner; rows are looked at as bytes, since there may be very many."""
+        return [
+            decode_row(row) for row in list(self._rows.values()) if b'"owner":' not in row and b'"type":"direct"' in row
+        ]
+
     def covered(self, session: str) -> tuple[int, int] | None:
         """(generation, bytes of its transcript) that the record of a session stands for; quicker than find."""
         row = self._rows.get(session)

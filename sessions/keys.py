@@ -129,6 +129,13 @@ def canonical_user(channel: str, peer: str, identities: Mapping[str, Sequence[st
     return next((user for user, aliases in identities.items() if alias in aliases), None)
 
 
+def person_of(key: SessionKey, identities: Mapping[str, Sequence[str]]) -> str | None:
+    """Whose a private chat is, whoever speaks in it first; None for all other keys."""
+    if key.type != "direct" or key.peer is None:
+        return None
+    return canonical_user(key.channel or "", key.peer, identities) or key.peer
+
+
 def derive_key(context: ChatContext, scope: DirectScope, identities: Mapping[str, Sequence[str]]) -> SessionKey:
     """The key a frontend's context means. Raises MalformedKey when an id is missing or malformed.
 

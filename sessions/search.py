@@ -232,6 +232,13 @@ class Change:
             self._connection.execute(PUT_WORDS, [self._words(scope, row) for row in rows.values()])
         self._follow(origin, place)
 
+    def is_of_another(self, origin: Origin) -> bool:
+        """Whether a session is here under another key or person: its words are in the index with those."""
+        columns = followed_table.c
+        query = select(columns.key, columns.owner).where(columns.session == origin.session)
+        known = self._connection.execute(query).first()
+        return known is not None and (known.key, known.owner) != (origin.key, origin.owner)
+
     def forget(self, session: str) -> None:
         """Takes out a session. Its bytes leave the file with the next purge."""
         known = self._connection.execute(select(followed_table).where(followed_table.c.session == session)).first()

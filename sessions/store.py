@@ -28,6 +28,7 @@ from sessions.entries import (
     turn_id,
 )
 from sessions.files import StorageError
+from sessions.keys import MalformedKey, parse_key, person_of
 from sessions.lines import scan
 from sessions.packing import (
     pack_beside,
@@ -105,9 +106,23 @@ class SessionStore:
         )
         for session in report.finished_deletions:
             await self._in_thread(lambda session=session: self._blobs.release_all(session))
-        if report.changed:
+        given = self._give_private_chats()
+        if report.changed or given:
             self._dirty.set()
         return report
+
+    def _give_private_chats(self) -> int:
+        """Private chats that a job opened before a person spoke belonged to nobody: they are that person's."""
+        given = 0
+        for record in self._index.private_of_nobody():
+            with contextlib.suppress(MalformedKey):
+                owner = person_of(parse_key(record.key), self._policy.identities)
+                self._index.put(dataclasses.replace(record, owner=owner))
+                self._tell(record.session)
+                given += 1
+        if given:
+            log.info("store.private_chats_given", sessions=given)
+        return given
 
     async def run(self) -> None:
         """Writes index changes behind the replies. A full disk delays it; the transcripts are the truth."""
@@ -240,7 +255,7 @@ class SessionStore:
             channel=key.channel,
             created_at=now,
             active_at=now,
-            owner=previous.owner if previous else owner,
+            owner=(previous.owner if previous else owner) or person_of(key, self._policy.identities),
             settings=previous.settings if previous else SessionSettings(),
             previous=previous.session if previous else None,
         )

@@ -217,8 +217,7 @@ class Outbox:
             if any(entry.turn == mark for entry in session.entries):
                 return Outcome()
         entry = AssistantEntry(text=text, turn=mark, tokens=self._count(text))
-        owner = known[0].owner if known else (key.peer if key.type == "direct" else None)
-        await self._turns.record(key, owner, [entry])
+        await self._turns.record(key, known[0].owner if known else None, [entry])
         return Outcome()
 
 

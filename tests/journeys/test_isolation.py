@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gateway.http.app import all_routes
 from gateway.http.metrics import Metrics
+from sessions.keys import parse_key
 from tests.journeys.daemon import Client, config, running
 from tests.journeys.test_memories import ALL_MEMORY_ROUTES, addressed
+from tests.patience import until_equal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -250,3 +253,57 @@ async def test_without_a_known_token_there_is_nothing(turns: tuple[Client, dict[
         ]:
             address = path.replace("{key}", KEYS["ana"]).replace("{id}", ids["ana"]).replace("{name}", "build")
             assert (await client.call(method, address, {}))[0] == 401, (method, path)
+
+
+@pytest.mark.parametrize("first", ["job", "hook", "delivery"])
+async def test_what_speaks_first_in_a_private_chat_takes_it_from_nobody(tmp_path: Path, first: str) -> None:
+    hook = {"scheme": "bearer", "secret": "hush", "template": "hi"}
+    hooks = [
+        {**hook, "name": "hook", "session": KEYS["ana"], "allow_key_prefixes": ["agent:main:web:direct"]},
+        {**hook, "name": "delivery", "deliver": {"session": KEYS["ana"]}},
+    ]
+    async with running(tmp_path / "data", config(auth={"tokens": TOKENS}, hooks=hooks)) as client:
+        client.token = "root"
+        if first == "job":
+            job = {"name": "j", "every": "7d", "message": "good morning", "session": KEYS["ana"]}
+            assert (await client.call("POST", "/v1/jobs", job))[0] == 201
+            assert (await client.call("POST", "/v1/jobs/j/run"))[0] == 202
+        else:
+            secret = {"Authorization": "Bearer hush"}
+            assert (await client.call("POST", f"/hooks/{first}", b"{}", secret))[0] == 202
+
+        async def seen() -> int:
+            return (await client.call("GET", f"/v1/sessions/{KEYS['ana']}/transcript"))[0]
+
+        await until_equal(seen, 200)
+        client.token = "ana"
+        assert await seen() == 200
+        await client.say("good morning", KEYS["ana"])
+        client.token = "bob"
+        assert await seen() == 404
+
+
+async def test_a_private_chat_that_belonged_to_nobody_is_its_persons_after_a_start(tmp_path: Path) -> None:
+    settings = config(auth={"tokens": TOKENS}, sessions={"identities": {"bob": ["telegram:7"]}})
+    keys = {"ana": KEYS["ana"], "bob": "agent:main:telegram:direct:7"}
+    async with running(tmp_path / "data", settings) as client:
+        client.token = "root"
+        store = client.daemon.parts.store
+        for owner, key in keys.items():
+            await client.say(f"hush-{owner}", key)
+        found = [hit["key"] for hit in (await client.get("/v1/search?q=hush"))["hits"]]
+        assert set(found) == set(keys.values())
+        for key in keys.values():
+            session = await store.active(parse_key(key))
+            await store.update(session, lambda record: dataclasses.replace(record, owner=None))
+        client.token = "ana"
+        assert (await client.call("GET", f"/v1/sessions/{keys['ana']}"))[0] == 404
+    async with running(tmp_path / "data", settings) as client:
+        for owner, key in keys.items():
+            client.token = owner
+            assert [one["key"] for one in (await client.get("/v1/sessions"))["sessions"]] == [key]
+
+            async def hits() -> list[str]:
+                return [hit["text"] for hit in (await client.get("/v1/search?q=hush"))["hits"] if hit["role"] == "user"]
+
+            await until_equal(hits, [f"hush-{owner}"])

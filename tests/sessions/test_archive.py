@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -397,3 +398,16 @@ async def truth(store: SessionStore) -> list[tuple[str, int, str]]:
             if isinstance(e, UserEntry | AssistantEntry | ToolResultEntry) and e.seq not in gone
         ]
     return sorted(said)
+
+
+async def test_a_session_that_becomes_another_persons_is_found_by_that_person_only(tmp_path: Path) -> None:
+    async with kept(tmp_path) as one:
+        session = await one.store.active(GROUP, owner="ana")
+        await one.say(session, "the hive is green")
+        await one.caught_up()
+        assert await one.texts("hive", Scope(owners=("ana",)))
+        await one.store.update(session, lambda record: dataclasses.replace(record, owner="bob"))
+        await one.say(session, "the hive is blue")
+        await one.caught_up()
+        assert await one.texts("hive", Scope(owners=("ana",))) == set()
+        assert len(await one.texts("hive", Scope(owners=("bob",)))) == 4
