@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from ulid import ULID
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Coroutine
     from pathlib import Path
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Clock(Protocol):
         """Seconds that never go back, for durations."""
         ...
 
-    async def sleep(self, seconds: float) -> None: ...
+    def sleep(self, seconds: float) -> Awaitable[None]: ...
     def new_id(self) -> str:
         """A ULID, larger than every one before it."""
         ...
@@ -88,14 +88,14 @@ class ManualClock:
         """Sets the wall clock, as a person or a time server does; nobody wakes."""
         self._now = at.astimezone(UTC)
 
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        """Its time begins with the call, not when the sleeper is first run: the clock may be moved in between."""
         if seconds <= 0:
-            await asyncio.sleep(0)
-            return
-        future = asyncio.get_running_loop().create_future()
+            return asyncio.sleep(0)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ids += 1
         heapq.heappush(self._sleepers, (self._elapsed + seconds, self._ids, future))
-        await future
+        return future
 
     async def advance(self, seconds: float) -> None:
         """Lets time pass, waking sleepers in order; each runs until it waits again before the next one wakes."""
@@ -119,7 +119,7 @@ class ManualClock:
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """What `work` returns. Raises TimeoutError once that many seconds of this clock have passed, after ending it."""
     task = asyncio.create_task(work)
-    timer = asyncio.create_task(clock.sleep(seconds))
+    timer = asyncio.ensure_future(clock.sleep(seconds))
     try:
         await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():

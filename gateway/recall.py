@@ -330,13 +330,13 @@ class Recall:
             work.close()
             return None
         task = self._group.create_task(guarded(), name=name)
-        await _within([task], self._clock.sleep(RECORDS_WAIT_S))
+        await _within([task], self._clock, RECORDS_WAIT_S)
         return task.result() if task.done() else None
 
     async def _wait(self, searches: Sequence[Search], wait_s: float) -> None:
         """Until all have ended, or so long."""
         if wait_s > 0:
-            await _within([search.task for search in searches], self._clock.sleep(wait_s))
+            await _within([search.task for search in searches], self._clock, wait_s)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         if self._group is None:
@@ -345,12 +345,11 @@ class Recall:
             self._group.create_task(work, name=name)
 
 
-async def _within(tasks: Sequence[asyncio.Task[Any]], sleep: Coroutine[Any, Any, None]) -> None:
-    """Until all are done, or the sleep is over."""
+async def _within(tasks: Sequence[asyncio.Task[Any]], clock: Clock, wait_s: float) -> None:
+    """Until all are done, or so long."""
     if all(task.done() for task in tasks):
-        sleep.close()
         return
-    waits = [asyncio.ensure_future(sleep), asyncio.ensure_future(asyncio.wait(tasks))]
+    waits = [asyncio.ensure_future(clock.sleep(wait_s)), asyncio.ensure_future(asyncio.wait(tasks))]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -14,7 +14,7 @@ from sessions.follow import follow
 from sessions.found import DamagedIndex, Place, SearchFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from sessions.files import Files
@@ -43,7 +43,7 @@ class ArchiveClock(Protocol):
     """What the archive needs of time."""
 
     def monotonic(self) -> float: ...
-    async def sleep(self, seconds: float) -> None: ...
+    def sleep(self, seconds: float) -> Awaitable[None]: ...
 
 
 class Archive:

@@ -46,7 +46,7 @@ from sessions.tally import tallied
 from sessions.transcript import Transcript, transcript_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -69,7 +69,7 @@ class StoreClock(Protocol):
 
     def now(self) -> datetime: ...
     def new_id(self) -> str: ...
-    async def sleep(self, seconds: float) -> None: ...
+    def sleep(self, seconds: float) -> Awaitable[None]: ...
 
 
 class SessionStore:

@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 
 from gateway.clock import ManualClock, SystemClock
+from tests.patience import PATIENCE_S
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 
@@ -62,8 +63,18 @@ async def test_sleepers_wake_in_order_each_at_its_time() -> None:
 
 async def test_a_cancelled_sleeper_wakes_nobody() -> None:
     clock = ManualClock(NOON)
-    task = asyncio.create_task(clock.sleep(1))
+    task = asyncio.ensure_future(clock.sleep(1))
     await asyncio.sleep(0)
     task.cancel()
     await clock.advance(2)
     assert task.cancelled()
+
+
+async def test_a_sleep_begins_when_it_is_asked_for() -> None:
+    """Also where the sleeper first runs after the clock was moved: it would sleep through what it waits for."""
+    clock = ManualClock(NOON)
+    sleeping = clock.sleep(60)
+    await clock.advance(300)
+    async with asyncio.timeout(PATIENCE_S):
+        await sleeping
+    assert clock.monotonic() == 300

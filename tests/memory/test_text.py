@@ -123,9 +123,9 @@ def test_the_time_is_linear_whatever_somebody_writes(hostile: str) -> None:
     def best_s(text: str) -> float:
         times: list[float] = []
         for _ in range(3):
-            started = time.perf_counter()
+            started = time.process_time()
             cut(text)
-            times.append(time.perf_counter() - started)
+            times.append(time.process_time() - started)
         return min(times)
 
     cut(hostile)

@@ -208,7 +208,7 @@ def test_other_errors_are_not_taken_for_a_long_prompt(status: int, text: str) ->
 
 
 def test_a_hostile_text_costs_no_time() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for piece in ("1,111 ", "context length ", "> ", "limit 5 "):
         read_overflow(400, "context length " + piece * 100_000)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

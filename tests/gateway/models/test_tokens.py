@@ -58,9 +58,9 @@ def test_half_a_surrogate_pair_is_counted(counter: TokenCounter) -> None:
 
 @pytest.mark.parametrize("piece", ["a", " ", "\n", "!", "ก", "字", "🙂", "a1", "\u0301"])
 def test_a_million_of_the_same_takes_no_time(counter: TokenCounter, piece: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert counter.count(piece * (1_000_000 // len(piece))) > 0
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @given(st.text(min_size=1, max_size=200), st.integers(1, 5000))
