@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from memory.errors import Forgotten, NotThere
 from memory.portable import parse_lines, render_lines
 from memory.records import Change, Filters, ListQuery, user_pool
+from memory.removal import Deleted
 from memory.retention import Swept
-from memory.store import MOST_POOLS, UPKEEP
+from memory.store import EVERYBODY, MOST_POOLS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -76,7 +77,7 @@ class Memories:
 
     async def start(self) -> None:
         """Learns which pools hold anything. Raises MemoryUnavailable."""
-        filled = await self.store.pools(dataclasses.replace(UPKEEP, whole=True))
+        filled = await self.store.pools(EVERYBODY)
         self._filled = {str(pool) for pool in filled} if len(filled) < MOST_POOLS else None
 
     def may_find(self, viewer: Viewer) -> bool:
@@ -136,23 +137,22 @@ class Memories:
         self._changed(back)
         return back
 
-    async def purge(self, viewer: Viewer, ids: Sequence[str]) -> int:
+    async def purge(self, viewer: Viewer, ids: Sequence[str]) -> Deleted:
         """For good. Raises NotThere."""
-        present = [await self.store.load(viewer, memory_id) for memory_id in dict.fromkeys(ids)]
-        count = await self.store.purge(viewer, [memory.id for memory in present])
-        for memory in present:
+        deleted = await self.store.purge(viewer, ids)
+        for memory in deleted.memories:
             self._changed(memory)
-        return count
+        return deleted
 
-    async def empty_trash(self, viewer: Viewer, filters: Filters = ALL) -> int:
-        """Deletes for good what is in the trash, of the pools meant."""
-        count = 0
-        while True:
-            found, more = await self.store.page(viewer, filters, ListQuery(state="trashed", limit=PAGE))
-            if found:
-                count += await self.purge(viewer, [memory.id for memory in found])
-            if more is None:
-                return count
+    async def empty_trash(self, viewer: Viewer, filters: Filters = ALL) -> Deleted:
+        """Deletes for good what is in the trash, of the pools meant; what gets there meanwhile stays."""
+        asked_at = self._now()
+        every = Deleted([], cleared=True)
+        while (part := await self.store.purge_trash(viewer, filters, asked_at)).memories:
+            for memory in part.memories:
+                self._changed(memory)
+            every = Deleted([*every.memories, *part.memories], part.cleared)
+        return every
 
     async def learn(self, lesson: Lesson, steps: Sequence[Step], run: LearnRun) -> LearnRun:
         """Takes the steps of a lesson; how far it went is kept with them. Raises NotThere and MemoryUnavailable."""

@@ -144,13 +144,18 @@ async def feed(connection: AsyncConnection, touched: dict[str, str]) -> None:
     """Puts memories (id to pool) at the end of the change feed; each has one place in it."""
     if not touched:
         return
-    last = (await connection.execute(select(state.c.value).where(state.c.name == "change"))).scalar() or 0
+    last = await last_change(connection)
     rows = [{"id": id_, "pool": pool, "number": last + n} for n, (id_, pool) in enumerate(touched.items(), 1)]
     ids = [row["id"] for row in rows]
     for at in range(0, len(ids), CHUNK):
         await connection.execute(delete(changes).where(changes.c.id.in_(ids[at : at + CHUNK])))
     await connection.execute(insert(changes), rows)
     await set_state(connection, "change", last + len(rows))
+
+
+async def last_change(connection: AsyncConnection) -> int:
+    """The last number the change feed has given."""
+    return (await connection.execute(select(state.c.value).where(state.c.name == "change"))).scalar() or 0
 
 
 async def set_state(connection: AsyncConnection, name: str, value: int) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, insert, or_, select, update
 
-from memory.operation import feed, set_state
+from memory.operation import feed, last_change, set_state
 from memory.records import text_hash
 from memory.rows import memory_from_row, millis
 from memory.tables import audit, memories, state, tombstones
@@ -33,6 +33,14 @@ class Purged:
     pools: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The memories a purge has deleted. `cleared` False: their text is still in files, and is wiped from them later."""
+
+    memories: list[Memory]
+    cleared: bool
+
+
 async def purge_rows(operation: Operation, fulltext: FullText | None, chosen: Sequence[Memory]) -> Purged:
     """Deletes memories and all they said before. Tombstones stay: hashes, no text.
 
@@ -41,7 +49,7 @@ async def purge_rows(operation: Operation, fulltext: FullText | None, chosen: Se
     texts: set[str] = set()
     for at in range(0, len(chosen), CHUNK):
         texts |= await _purge_chunk(operation, fulltext, [memory.id for memory in chosen[at : at + CHUNK]])
-    await set_state(operation.connection, "scrub", 1)
+    await set_state(operation.connection, "scrub", await last_change(operation.connection))
     return Purged(frozenset(texts), frozenset(str(memory.pool) for memory in chosen))
 
 
@@ -105,6 +113,6 @@ async def scrub_if_due(records: Records, fulltext: FullText | None) -> bool:
             await fulltext.wipe(connection)
     if not await records.scrub():
         return False
-    async with records.writing() as connection:
-        await set_state(connection, "scrub", 0)
+    async with records.writing() as connection:  # what was purged meanwhile stays due
+        await connection.execute(update(state).where(state.c.name == "scrub", state.c.value == due).values(value=0))
     return True

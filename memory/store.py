@@ -17,7 +17,7 @@ from memory.learning_store import LearningStore
 from memory.listing import after_condition, cursor_of, fitting, order_of, seen, valid
 from memory.operation import CHUNK, Operation, load_rows, set_state
 from memory.records import Changed, Filters, ListQuery, Viewer, parse_pool, user_pool
-from memory.removal import purge_rows, scrub_if_due
+from memory.removal import Deleted, purge_rows, scrub_if_due
 from memory.retention import due_pools, sweep_pool
 from memory.rows import READ, audit_from_row, memory_from_row, memory_of, millis, time_of
 from memory.setting_store import SettingStore
@@ -52,6 +52,7 @@ FIRST_PAGE = ListQuery()
 UPKEEP = Viewer(user=None, author="sessiond", origin="upkeep", admin=True)
 """What the daemon itself does, for nobody in particular."""
 
+EVERYBODY = dataclasses.replace(UPKEEP, whole=True)
 RETENTION = dataclasses.replace(UPKEEP, origin="retention", why="nearly forgotten")
 
 
@@ -224,21 +225,40 @@ class MemoryStore:
         async with self._operation(viewer) as writing:
             return await undo_operation(writing, self._fulltext, operation)
 
-    async def purge(self, viewer: Viewer, ids: Sequence[str]) -> int:
-        """Deletes memories and their former versions for good, and says how many memories. Raises NotThere.
+    async def purge(self, viewer: Viewer, ids: Sequence[str]) -> Deleted:
+        """Deletes memories and their former versions for good. Raises NotThere.
 
-        When it returns, the text is in no file of the database; while a reader holds the log open that is tried again
-        by `scrub`.
+        When it returns `cleared`, the text is in no file of the database; else that is tried again by `scrub`.
         """
-        wanted = list(dict.fromkeys(ids))
         async with self._operation(viewer) as operation:
             writes = Writes(operation, self._policy, self._new_id)
-            chosen = [await writes.load(memory_id) for memory_id in wanted]
+            chosen = [await writes.load(memory_id) for memory_id in dict.fromkeys(ids)]
             gone = await purge_rows(operation, self._fulltext, chosen)
-        await self.scrub()
-        for hook in self.after_purge:
-            await hook(gone)
-        return len(wanted)
+        return Deleted(chosen, await self._clear(gone))
+
+    async def purge_trash(self, viewer: Viewer, filters: Filters, through: datetime) -> Deleted:
+        """Deletes for good some of what has been in the trash since a time or longer; none: nothing is left of it.
+
+        What is deleted is chosen in the transaction that deletes it, so nothing goes that was restored meanwhile.
+        """
+        old = memories.c.state == "trashed", memories.c.trashed_at <= millis(through)
+        query = select(memories).where(fitting(viewer, filters), *old).limit(CHUNK)
+        async with self._operation(viewer) as operation:
+            chosen = [memory_from_row(row) for row in (await operation.connection.execute(query)).mappings()]
+            if not chosen:
+                return Deleted([], cleared=True)
+            gone = await purge_rows(operation, self._fulltext, chosen)
+        return Deleted(chosen, await self._clear(gone))
+
+    async def _clear(self, gone: Purged) -> bool:
+        """Wipes what was made of the rows that are gone. False: files have to be wiped later, by `scrub`."""
+        try:
+            return await self.scrub()
+        except MemoryUnavailable:
+            return False  # that it is due is kept with the purge
+        finally:
+            for hook in self.after_purge:
+                await hook(gone)
 
     async def bury(self, viewer: Viewer, pool: Pool, digests: Sequence[str]) -> None:
         """Keeps texts from coming back, by their hashes; what is there now stays. Raises NotThere."""
@@ -250,12 +270,9 @@ class MemoryStore:
             if rows:
                 await connection.execute(insert(tombstones), rows)
 
-    async def purge_old(self, before: datetime) -> int:
-        """Deletes for good what has been in the trash since before a time, whoever it belongs to. For upkeep only."""
-        old = memories.c.state == "trashed", memories.c.trashed_at < millis(before)
-        async with self._records.reading() as connection:
-            ids = (await connection.execute(select(memories.c.id).where(*old).limit(CHUNK))).scalars().all()
-        return await self.purge(UPKEEP, ids) if ids else 0
+    async def purge_old(self, through: datetime) -> int:
+        """Deletes for good what has been in the trash since a time or longer, of everybody. For upkeep only."""
+        return len((await self.purge_trash(EVERYBODY, NO_FILTERS, through)).memories)
 
     async def due_pools(self, policy: RetentionPolicy) -> list[Pool]:
         """Whoever has memories that are due for the trash. For upkeep only."""

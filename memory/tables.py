@@ -152,7 +152,10 @@ state = Table(
     "memory_state",
     metadata,
     Column(
-        "name", String(32), primary_key=True, comment="`change`: last number given; `scrub`: 1 while a purge is due"
+        "name",
+        String(32),
+        primary_key=True,
+        comment="`change`: last number given; `scrub`: its value at the last purge, 0 once the files are wiped",
     ),
     Column("value", BigInteger, nullable=False),
 )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gateway.parts import Parts
     from memory.memory import Memories
     from memory.records import Memory, Pool, Viewer, Written
+    from memory.removal import Deleted
 
 Text = Annotated[str, Field(min_length=1, max_length=200_000)]
 Id = Annotated[str, Field(min_length=1, max_length=64)]
@@ -234,13 +235,13 @@ class MemoryRoutes:
 
     async def purge(self, call: Call) -> web.Response:
         memories, viewer, _ = await self._asked(call)
-        return json_answer(PurgedView(purged=await memories.purge(viewer, [call.path("id")])))
+        return json_answer(_purged(await memories.purge(viewer, [call.path("id")])))
 
     async def empty_trash(self, call: Call) -> web.Response:
         query: PoolQuery = call.query
         memories, viewer, pool = await self._asked(call, query.pool)
         filters = Filters(pools=None if pool is None else (pool,))
-        return json_answer(PurgedView(purged=await memories.empty_trash(viewer, filters)))
+        return json_answer(_purged(await memories.empty_trash(viewer, filters)))
 
     async def history(self, call: Call) -> web.Response:
         memories, viewer, _ = await self._asked(call)
@@ -306,6 +307,10 @@ async def narrowed(memories: Memories, viewer: Viewer, pool: Pool | None, topics
     owners = await memories.store.pools(viewer, filters)
     found = await memories.topics.find(viewer, topics, owners)
     return dataclasses.replace(filters, topics=tuple(topic.id for topic in found))
+
+
+def _purged(deleted: Deleted) -> PurgedView:
+    return PurgedView(purged=len(deleted.memories), cleared=deleted.cleared)
 
 
 def routes(parts: Parts) -> list[Route]:

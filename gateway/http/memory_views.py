@@ -120,9 +120,10 @@ class MemoriesView(BaseModel):
 
 
 class PurgedView(BaseModel):
-    """How many memories are gone for good."""
+    """How many memories are gone for good. `cleared` false: their text is still in files, to be wiped soon."""
 
     purged: int
+    cleared: bool
 
 
 class ImportView(BaseModel):

@@ -151,7 +151,7 @@ async def test_what_is_deleted_for_good_is_in_no_file_and_no_import_brings_it_ba
     await call(people, "ana", "PATCH", path, {"text": f"the second safe is in {SECRET} too"})
     _, exported = await call(people, "ana", "GET", "/v1/memories/export")
     assert SECRET.encode() in exported
-    assert (await call(people, "ana", "POST", f"{path}/purge"))[1] == {"purged": 1}
+    assert (await call(people, "ana", "POST", f"{path}/purge"))[1] == {"purged": 1, "cleared": True}
     held = [p.name for p in (tmp_path / "data").rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
     assert held == []
     assert (await call(people, "ana", "GET", path))[0] == 404
