@@ -31,7 +31,7 @@ bench: $(VENV)/.installed-dev
 
 # The long versions: 200 kills under load, 100 into the commits of compactions, 100 while jobs run and replies are
 # delivered, a conversation of 500 turns in a small window, a thousand jobs and ten thousand resets at once, every bad
-# summariser for ten generations over a whole daemon, a year with a restart at every hour.
+# summariser for ten generations over a whole daemon, a year with a restart at every hour, ten thousand memories imported.
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.crash.kills --kills 200 --sessions 32
 	$(BIN)/python -m tests.crash.kills --kills 100 --sessions 4 --commits
@@ -40,7 +40,8 @@ soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.bench.job_load
 	$(BIN)/python -m tests.bench.ending_load
 	SOAK=1 $(BIN)/python -m pytest tests/journeys/test_summarisers.py tests/gateway/jobs/test_decisions.py \
-		tests/crash/test_cleanup_kills.py tests/journeys/test_calendar_year.py
+		tests/crash/test_cleanup_kills.py tests/crash/test_memory_jobs.py tests/journeys/test_calendar_year.py \
+		tests/journeys/test_engram_import.py
 
 # Draws every page of the console with sample data into .screenshots.
 screenshots: $(VENV)/.installed-dev
