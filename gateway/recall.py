@@ -118,10 +118,14 @@ class Recall:
         for search in (*always, *searches):
             search.late = not search.task.done()
 
-    def joined(self, session: Session, incoming: Incoming, texts: Sequence[str]) -> None:
-        """Further messages joined the turn: they are searched too, and searching may begin again."""
+    def joined(self, session: Session, joining: Sequence[Incoming]) -> None:
+        """Further messages joined the turn: they are searched too, and searching may begin again. What somebody else
+        says searches nobody's memory."""
         state = self._states.get(session)
         if state is None or state.viewer is None:
+            return
+        texts = [one.text for one in joining if self._viewer(session, one) == state.viewer]
+        if not texts:
             return
         state.refill()
         if state.settings.on_message and state.settings.limit:

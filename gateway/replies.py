@@ -108,7 +108,7 @@ class Remembers(Protocol):
     """What a turn is shown of memory. Nothing of it fails a turn, or makes it wait longer than it may."""
 
     async def begin(self, session: Session, turn: str, incoming: Incoming, texts: Sequence[str]) -> None: ...
-    def joined(self, session: Session, incoming: Incoming, texts: Sequence[str]) -> None: ...
+    def joined(self, session: Session, joining: Sequence[Incoming]) -> None: ...
     def tools_ran(
         self, session: Session, incoming: Incoming, calls: Sequence[ToolCall], results: Sequence[ToolResultEntry]
     ) -> None: ...
@@ -122,7 +122,7 @@ class NoMemory:
     async def begin(self, session: Session, turn: str, incoming: Incoming, texts: Sequence[str]) -> None:
         return
 
-    def joined(self, session: Session, incoming: Incoming, texts: Sequence[str]) -> None:
+    def joined(self, session: Session, joining: Sequence[Incoming]) -> None:
         return
 
     def tools_ran(
@@ -192,8 +192,7 @@ class Replies:
                 return
             also = self._steer(lane)
             if also:
-                told = [turn.incoming.text for turn in lane.running if turn.id in also]
-                self._recall.joined(session, lead.incoming, told)
+                self._recall.joined(session, [turn.incoming for turn in lane.running if turn.id in also])
 
     async def _show_recalled(self, lane: Lane[Turn], lead: Turn) -> None:
         """The next call is shown what has been found by now. Followers are told which, but no text: in a group they

@@ -148,6 +148,10 @@ class Turn:
         self._ended.set()
 
     @property
+    def speaker(self) -> str | None:
+        return self.incoming.speaker
+
+    @property
     def client_tool_names(self) -> frozenset[str]:
         return frozenset(tool.name for tool in self.incoming.client_tools)
 

@@ -154,8 +154,8 @@ class QueuePolicy(Policy):
 
     mode: QueueMode = Field(
         default="followup",
-        description="followup: next turn, in order; collect: all waiting ones become one turn; steer: shown at the "
-        "next tool boundary; interrupt: the running turn is stopped.",
+        description="followup: next turn, in order; collect: all waiting ones of one speaker become one turn; "
+        "steer: shown at the next tool boundary; interrupt: the running turn is stopped.",
     )
     by_channel: dict[str, QueueMode] = Field(default_factory=dict, description="Other modes by channel.")
     cap: Annotated[int, Field(ge=1, le=1000)] = Field(default=20, description="Messages that may wait in one session.")

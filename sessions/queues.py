@@ -19,6 +19,10 @@ class Queued(Protocol):
     def id(self) -> str: ...
     @property
     def mode(self) -> QueueMode: ...
+    @property
+    def speaker(self) -> str | None:
+        """Whose memory the turn may reach; turns of two speakers never become one."""
+        ...
 
 
 Item = TypeVar("Item", bound=Queued)
@@ -65,16 +69,17 @@ class Lane(Generic[Item]):
         return True
 
     def take(self) -> list[Item]:
-        """What runs next: the first waiting item, with those behind it that are to be collected with it."""
+        """What runs next: the first waiting item, with those of its speaker right behind it that are to be collected
+        with it."""
         first = self.waiting.popleft()
         self.running = [first]
-        while first.mode == "collect" and self.waiting and self.waiting[0].mode == "collect":
+        while first.mode == "collect" and self.waiting and _joins(self.waiting[0], first, "collect"):
             self.running.append(self.waiting.popleft())
         return self.running
 
     def take_steering(self) -> list[Item]:
-        """Waiting items that want to be shown to the running turn now; they join it."""
-        joining = [item for item in self.waiting if item.mode == "steer"]
+        """Waiting items of the running turn's speaker that want to be shown to it now; they join it."""
+        joining = [item for item in self.waiting if _joins(item, self.running[0], "steer")]
         for item in joining:
             self.waiting.remove(item)
         self.running.extend(joining)
@@ -82,3 +87,7 @@ class Lane(Generic[Item]):
 
     def find(self, wanted: Callable[[Item], bool]) -> Item | None:
         return next((item for item in (*self.running, *self.waiting) if wanted(item)), None)
+
+
+def _joins(item: Queued, lead: Queued, mode: QueueMode) -> bool:
+    return item.mode == mode and item.speaker == lead.speaker
