@@ -22,7 +22,7 @@ from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
 from memory.records import KEEP, Change, Filters, ListQuery, Viewer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gateway.asking import Asker
     from gateway.clock import Clock
@@ -55,7 +55,7 @@ class Consolidation:
     """Asks about some memories after the other, those that nobody has looked at since they changed.
 
     What was asked about is marked, and what was changed is known from the history, so a kill loses nothing: what is
-    left is asked about again. Every write compares the revision that was shown.
+    left is asked about again. Every write compares the revisions that were shown, of all its text comes from.
     """
 
     name = "consolidate"
@@ -162,11 +162,17 @@ class _Run:
         return together(pending[0], pending, near, most=SHOWN, room=SHOWN_CHARACTERS)
 
     async def shown(self, memories: Sequence[Memory], topics: Sequence[Topic]) -> Shown:
+        """What the model was shown, as far as nobody has changed it while it was asked."""
+        mine = Filters(pools=(self.pool,))
+        present = await self.memories.store.confirm([memory.id for memory in memories], self.viewer, mine)
+        revisions = {memory.id: memory.revision for memory in present}
+        same = [memory for memory in memories if revisions.get(memory.id) == memory.revision]
         trash = await self.memories.page(
             self.viewer, Filters(pools=(self.pool,)), ListQuery(state="trashed", limit=TRASH)
         )
         return Shown(
-            memories=memories,
+            memories=same,
+            gone=[memory for memory in memories if memory not in same],
             topics=topics,
             deleted=[memory.text for memory in trash[0]],
             terms=self.memories.terms,
@@ -192,10 +198,11 @@ class _Run:
                 await self.memories.topics.add_topic(self.viewer, self.pool, draft)
             except LEFT_ALONE as error:
                 log.info("consolidation.left_alone", error=str(error))
+        own: dict[str, int] = {}
         for step in tidied.steps:
             self.progress.check()
             try:
-                await self._write(step)
+                own |= await self._write(step, own)
             except LEFT_ALONE as error:
                 log.info("consolidation.left_alone", error=str(error))
         for topic_id in tidied.old_topics:
@@ -205,12 +212,14 @@ class _Run:
             except LEFT_ALONE as error:
                 log.info("consolidation.left_alone", error=str(error))
 
-    async def _write(self, step: TidyStep) -> None:
+    async def _write(self, step: TidyStep, own: Mapping[str, int]) -> dict[str, int]:
+        """The revisions it leaves behind. `own`: those left by the steps before, whose sources may be its sources."""
         viewer = dataclasses.replace(self.viewer, why=WHY[step.op])
         change = Change(
             topic=KEEP if step.topic is None else step.topic,
             importance=KEEP if step.importance is None else step.importance,
             revision=step.revisions[0],
+            sources={memory_id: own.get(memory_id, revision) for memory_id, revision in step.sources.items()},
         )
         match step.op:
             case "merge":
@@ -221,6 +230,7 @@ class _Run:
                 await self.memories.update(viewer, step.ids[0], change)
             case "delete":
                 await self.memories.delete(viewer, step.ids[0], revision=step.revisions[0])
+        return {memory_id: revision + 1 for memory_id, revision in zip(step.ids, step.revisions, strict=True)}
 
 
 WHY = {"merge": "tidied: they say one thing", "update": "tidied", "delete": "tidied: of no use"}

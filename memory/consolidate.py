@@ -30,6 +30,7 @@ KEPT_OF_REWRITTEN = 0.35
 DELETED_SHARE = 4
 """Of so many memories shown one may go to the trash."""
 MOST_TOPICS = 2
+CHANGED_MEANWHILE = "says what somebody has changed or deleted meanwhile"
 
 SYSTEM = (
     "You tidy the lasting memory of an assistant about one person. You get memories, and topics they are sorted into. "
@@ -50,7 +51,8 @@ SYSTEM = (
 class TidyStep:
     """One change that may be made; `revisions` are those the model was shown. `text` empty: it stays as it is.
 
-    `topic` is the name of a topic that is there, or will be.
+    `sources`: other memories whose words the text holds, with the revisions the model was shown. `topic` is the name of a
+    topic that is there, or will be.
     """
 
     op: Literal["update", "merge", "delete"]
@@ -59,6 +61,7 @@ class TidyStep:
     text: str = ""
     topic: str | None = None
     importance: int | None = None
+    sources: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +85,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a judgement needs. `topics` are the person's own; `deleted` texts in the trash; `terms` the words a text is
-    found by."""
+    """What a judgement needs. `memories` are still as the model saw them, `gone` those that are not; `topics` the
+    person's own; `deleted` texts in the trash; `terms` the words a text is found by."""
 
     memories: Sequence[Memory]
+    gone: Sequence[Memory] = ()
     topics: Sequence[Topic]
     deleted: Sequence[str]
     terms: Callable[[str], Iterable[str]]
@@ -201,6 +205,9 @@ def _new_topics(answer: Answer, shown: Shown, tidied: Tidied) -> dict[str, Topic
         except InvalidMemory:
             tidied.refused.append("names a topic that cannot be made")
             continue
+        if _says_what_is_gone(f"{draft.name} {draft.description}", shown.memories, shown):
+            tidied.refused.append(CHANGED_MEANWHILE)
+            continue
         drafts[draft.name.casefold()] = draft
     return drafts
 
@@ -274,6 +281,9 @@ def _rewrite(step: TidyStep, named: Sequence[Memory], shown: Shown) -> TidyStep 
     if problem is not None:
         return problem
     own, former = _words(step.text, shown), _words(memory.text, shown)
+    step = replace(
+        step, sources={one.id: one.revision for one in shown.memories if _words(one.text, shown) & own - former}
+    )
     kept = KEPT_OF_SUMMARY if memory.place is not None else KEPT_OF_REWRITTEN
     if len(own & former) < kept * len(former):
         return "would lose what a memory says"
@@ -288,11 +298,19 @@ def _unfounded(text: str, named: Sequence[Memory], sources: Sequence[Memory], sh
     known = {word for memory in sources for word in _words(memory.text, shown)}
     if len(own & known) < GROUNDED * len(own):
         return "says what no memory says"
+    if _says_what_is_gone(text, sources, shown):
+        return CHANGED_MEANWHILE
     if invented(text, [memory.text for memory in sources]):
         return "holds a number or an address that no memory has"
     if any(text_hash(text) == text_hash(other) for other in shown.deleted):
         return "was deleted before"
     return None
+
+
+def _says_what_is_gone(text: str, sources: Sequence[Memory], shown: Shown) -> bool:
+    """Whether words of a text stand only in memories that somebody has changed or deleted since they were shown."""
+    own = _words(text, shown).difference(*(_words(memory.text, shown) for memory in sources))
+    return any(own & _words(memory.text, shown) for memory in shown.gone)
 
 
 def _words(text: str, shown: Shown) -> set[str]:

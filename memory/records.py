@@ -168,7 +168,8 @@ class Change:
 
     `checked` marks or clears what consolidation has looked at; None: an edit clears it. `source` and `valid_from` say
     where a new text comes from, and since when it holds; None: from the viewer, now. `others`: the revisions of the
-    further memories of a merge, in their order.
+    further memories of a merge, in their order. `sources`: memories whose words a new text holds, with the revisions
+    that were read; refuse when one of them has changed since, or is gone.
     """
 
     text: str | Keep = KEEP
@@ -178,6 +179,7 @@ class Change:
     properties: Mapping[str, str] | Keep = KEEP
     revision: int | None = None
     others: tuple[int, ...] | None = None
+    sources: Mapping[str, int] = field(default_factory=dict[str, int])
     checked: bool | None = None
     source: Source | None = None
     valid_from: datetime | None = None

@@ -9,7 +9,7 @@ from sqlalchemy import delete, or_, select, tuple_
 
 from memory.access import readable, readable_topic, writable_pool
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
-from memory.operation import CHUNK
+from memory.operation import CHUNK, load_rows
 from memory.records import (
     DELIBERATE,
     KEEP,
@@ -169,6 +169,7 @@ class Writes:
         """Sets fields of an active memory. A changed text leaves the former one behind, as superseded."""
         before = await self.load(memory_id)
         self._check_current(before, change.revision)
+        await self._check_sources(change.sources)
         fields = self._fields(change)
         text, kinds = (before.text, ()) if isinstance(change.text, Keep) else self._cleaned(change.text)
         if not isinstance(change.topic, Keep) or not isinstance(change.properties, Keep):
@@ -197,6 +198,7 @@ class Writes:
         self._check_current(first, change.revision)
         for one, revision in zip(others, change.others or [None] * len(others), strict=True):
             self._check_current(one, revision)
+        await self._check_sources(change.sources)
         cleaned, kinds = self._cleaned(text)
         await self._check_allowed(first.pool, text_hash(cleaned))
         fields = self._fields(change)
@@ -369,6 +371,11 @@ class Writes:
             raise MemoryConflict("This memory is in the trash; restore it first.")
         if revision is not None and revision != memory.revision:
             raise MemoryConflict("Somebody has changed this memory meanwhile. Read it again, then decide.")
+
+    async def _check_sources(self, revisions: Mapping[str, int]) -> None:
+        present = await load_rows(self._connection, revisions)
+        if {memory_id: memory.revision for memory_id, memory in present.items()} != revisions:
+            raise MemoryConflict("Somebody has changed a memory this comes from. Read it again, then decide.")
 
     async def _check_allowed(self, pool: Pool, digest: str, *, restoring: bool = False) -> None:
         """Raises Forgotten where a writer that is not deliberate would bring back what was deleted."""

@@ -18,15 +18,15 @@ from gateway.memory_wiring import MemoryWork, build_memory_work
 from gateway.models.policy import ModelPolicy, RolesPolicy
 from gateway.models.pool import ModelPool
 from memory.policy import ConsolidationPolicy, MemoryPolicy
-from memory.records import Change, Draft, ListQuery, TopicDraft, user_pool
+from memory.records import Change, Draft, ListQuery, TopicDraft, Viewer, Written, user_pool
 from sessions.entries import UserEntry
 from tests.gateway.test_memory_tools import Opened, no_vectors
 from tests.journeys.helpers import Helper
 from tests.memory.opened import opened, person
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from gateway.clock import Clock
@@ -264,6 +264,83 @@ async def test_what_a_person_does_meanwhile_stands_before_and_after_the_undo(tmp
         assert kept.importance == 9
         assert "sailing" in await topics(memories)
         assert (await memories.load(ANA, by_text[LONG].id)).text == LONG
+
+
+def enriched(text: str) -> Callable[[dict[str, Any]], str]:
+    """Puts what another memory says into the one about Brno."""
+
+    def says(question: dict[str, Any]) -> str:
+        change = {"op": "update", "text": text}
+        return json.dumps({"changes": [change | {"id": m["id"]} for m in question["memories"] if "Brno" in m["text"]]})
+
+    return says
+
+
+@pytest.mark.parametrize(
+    "text", ["Ana lives in Brno and takes zolpidem", "Ana lives in Brno near the river, with zolpidem"]
+)
+@pytest.mark.parametrize("how", ["purged", "trashed", "edited"])
+async def test_what_is_deleted_while_the_model_is_asked_comes_back_in_no_other_memory(
+    tmp_path: Path, text: str, how: str
+) -> None:
+    helper = Helper(enriched(text), "tidy")
+    async with tidying(tmp_path, helper) as (memories, work, _):
+        await memories.add(LEARNT, Draft(text="Ana lives in Brno near the river"))
+        pills = (await memories.add(ANA, Draft(text="Ana takes zolpidem"))).memory
+        helper.going.clear()
+        job, _ = await work.jobs.start(ANA, "consolidate")
+        await until(lambda: helper.asked)
+        if how == "purged":
+            await memories.purge(ANA, [pills.id])
+        elif how == "trashed":
+            await memories.delete(ANA, pills.id)
+        else:
+            await memories.update(ANA, pills.id, Change(text="Ana sleeps well"))
+        helper.going.set()
+        assert (await ended(memories, job)).counts == {}
+        assert not [m.text for m in (await memories.page(ANA))[0] if "zolpidem" in m.text]
+
+
+async def test_what_is_deleted_between_two_writes_comes_back_in_no_other_memory(tmp_path: Path) -> None:
+    def says(question: dict[str, Any]) -> str:
+        by_text = {m["text"]: m["id"] for m in question["memories"]}
+        first = {"op": "update", "id": by_text[LONG], "text": "Ana wants answers to be short, she said"}
+        second = {"op": "update", "id": by_text["Ana lives in Brno"], "text": "Ana lives in Brno and takes zolpidem"}
+        return json.dumps({"changes": [first, second]})
+
+    helper = Helper(says, "tidy")
+    async with tidying(tmp_path, helper) as (memories, work, _):
+        for text in (LONG, "Ana lives in Brno"):
+            await memories.add(LEARNT, Draft(text=text))
+        pills = (await memories.add(ANA, Draft(text="Ana takes zolpidem"))).memory
+        write = memories.update
+
+        async def and_then_purged(viewer: Viewer, memory_id: str, change: Change) -> Written:
+            done = await write(viewer, memory_id, change)
+            memories.update = write
+            await memories.purge(ANA, [pills.id])
+            return done
+
+        memories.update = and_then_purged
+        assert (await run(memories, work)).counts == {"changed": 1}
+        assert {m.text for m in (await memories.page(ANA))[0]} == {
+            "Ana wants answers to be short, she said",
+            "Ana lives in Brno",
+        }
+
+
+async def test_what_a_step_of_the_run_has_changed_may_still_be_a_source_of_the_next(tmp_path: Path) -> None:
+    def says(question: dict[str, Any]) -> str:
+        by_text = {m["text"]: m["id"] for m in question["memories"]}
+        away = {"op": "delete", "id": by_text["Ana takes zolpidem"]}
+        into = {"op": "update", "id": by_text["Ana lives in Brno"], "text": "Ana lives in Brno and takes zolpidem"}
+        return json.dumps({"changes": [away, into]})
+
+    async with tidying(tmp_path, Helper(says, "tidy")) as (memories, work, _):
+        for text in ("Ana lives in Brno", "Ana takes zolpidem"):
+            await memories.add(LEARNT, Draft(text=text))
+        await run(memories, work)
+        assert [m.text for m in (await memories.page(ANA))[0]] == ["Ana lives in Brno and takes zolpidem"]
 
 
 async def test_a_topic_a_person_has_made_stays_and_one_of_its_own_goes_when_nothing_needs_it(tmp_path: Path) -> None:
