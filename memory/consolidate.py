@@ -51,8 +51,8 @@ SYSTEM = (
 class TidyStep:
     """One change that may be made; `revisions` are those the model was shown. `text` empty: it stays as it is.
 
-    `sources`: other memories whose words the text holds, with the revisions the model was shown. `topic` is the name of a
-    topic that is there, or will be.
+    `sources`: other memories whose words the text holds, with the revisions the model was shown. `topic` is the name of
+    a topic that is there, or will be.
     """
 
     op: Literal["update", "merge", "delete"]
