@@ -70,11 +70,8 @@ class MemoryCorpus:
     async def pools(self) -> Sequence[str]:
         return [str(pool) for pool in self._pools]
 
-    async def look(
-        self, words: str | None, limit: int, ids: Sequence[str]
-    ) -> tuple[Sequence[TextHit], Sequence[Found[Memory]]]:
-        hits, present = await self._store.look(words, ids, self._viewer, self._filters, limit=limit, pools=self._pools)
-        return hits, [self._found(memory) for memory in present]
+    async def propose(self, words: str, limit: int) -> Sequence[TextHit]:
+        return await self._store.text_hits(words, self._viewer, self._filters, limit=limit, pools=self._pools)
 
     async def confirm(self, ids: Sequence[str]) -> Sequence[Found[Memory]]:
         return [self._found(memory) for memory in await self._store.confirm(ids, self._viewer, self._filters)]

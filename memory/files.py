@@ -335,11 +335,8 @@ class FileCorpus:
     async def pools(self) -> Sequence[str]:
         return [POOL + shelf for shelf in self._shelves]
 
-    async def look(
-        self, words: str | None, limit: int, ids: Sequence[str]
-    ) -> tuple[Sequence[TextHit], Sequence[Found[FileChunk]]]:
-        hits = [] if words is None else await self._files.proposals(self._shelves, words, limit)
-        return hits, await self.confirm([*(hit.id for hit in hits), *ids])
+    async def propose(self, words: str, limit: int) -> Sequence[TextHit]:
+        return await self._files.proposals(self._shelves, words, limit)
 
     async def confirm(self, ids: Sequence[str]) -> Sequence[Found[FileChunk]]:
         pieces = [one for one in await self._files.load(ids) if one.shelf in self._shelves]

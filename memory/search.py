@@ -65,15 +65,13 @@ class Corpus(Protocol[T_co]):
         """Where vectors are looked for."""
         ...
 
-    async def look(
-        self, words: str | None, limit: int, ids: Sequence[str]
-    ) -> tuple[Sequence[TextHit], Sequence[Found[T_co]]]:
-        """What the full text finds, the best first (0 is the score of what it does not find; None: it is not asked);
-        and what of that, and of the other ids proposed, is there for the searcher. One step, since steps cost more than
-        what is done in them."""
+    async def propose(self, words: str, limit: int) -> Sequence[TextHit]:
+        """What the full text finds, the best first; 0 is the score of what it does not find."""
         ...
 
-    async def confirm(self, ids: Sequence[str]) -> Sequence[Found[T_co]]: ...
+    async def confirm(self, ids: Sequence[str]) -> Sequence[Found[T_co]]:
+        """What of these is there for the searcher: asked last, so that what was deleted meanwhile is not shown."""
+        ...
 
     def beside(self, text_id: str) -> Sequence[str]:
         """Ids of the texts before and after, in a conversation; nothing elsewhere."""
@@ -110,9 +108,11 @@ async def _once(
     corpus: Corpus[T], vectors: NearTexts | None, words: str, *, policy: SearchPolicy, want: int, mode: SearchMode
 ) -> tuple[list[Hit[T]], str | None, bool]:
     """The hits, the problem of vectors, and whether a search gave as many proposals as it was asked for."""
-    near, problem = await _near(corpus, vectors, words, policy, want, mode)
-    texts, present = await corpus.look(None if mode == "vector" else words, want, [one.point.id for one in near])
-    confirmed = {found.id: found for found in present}
+    (near, problem), texts = await asyncio.gather(
+        _near(corpus, vectors, words, policy, want, mode), _texts(corpus, words, want, mode)
+    )
+    proposed = [*(hit.id for hit in texts), *(one.point.id for one in near)]
+    confirmed = {found.id: found for found in await corpus.confirm(proposed)}
     keyword = {hit.id: hit.score for hit in texts if hit.id in confirmed}
     vector = {one.point.id: one.score for one in near if _is_present(one, confirmed.get(one.point.id))}
     scores = fuse(keyword, vector)
@@ -168,6 +168,10 @@ async def _near(
         return [], f"The embedding model took longer than {policy.vectors_wait_s:g} s."
     except (EmbeddingFailed, IndexBroken) as error:
         return [], str(error)
+
+
+async def _texts(corpus: Corpus[T], words: str, want: int, mode: SearchMode) -> Sequence[TextHit]:
+    return [] if mode == "vector" else await corpus.propose(words, want)
 
 
 def _is_present(near: Near, found: Found[T] | None) -> bool:

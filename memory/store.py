@@ -98,26 +98,6 @@ class MemoryStore:
         conditions = fitting(viewer, filters, UNSORTED_POOL), valid(filters.as_of)
         return await self._records.read(lambda connection: confirmed(connection, ids, conditions)) if ids else []
 
-    async def look(
-        self,
-        words: str | None,
-        ids: Sequence[str],
-        viewer: Viewer,
-        filters: Filters,
-        *,
-        limit: int,
-        pools: Sequence[Pool],
-    ) -> tuple[list[TextHit], list[Memory]]:
-        """`text_hits` and `confirm` in one step: what the full text proposes, and what of all proposals may be seen."""
-        conditions = fitting(viewer, filters, UNSORTED_POOL), valid(filters.as_of)
-        as_of = None if filters.as_of is None else millis(filters.as_of)
-
-        def work(connection: Connection) -> tuple[list[TextHit], list[Memory]]:
-            hits = [] if words is None else self._fulltext.hits(connection, words, pools, limit, as_of=as_of)
-            return hits, confirmed(connection, [*(hit.id for hit in hits), *ids], conditions)
-
-        return await self._records.read(work)
-
     async def text_hits(
         self,
         words: str,

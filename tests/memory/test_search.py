@@ -74,13 +74,10 @@ class Shelf:
     async def pools(self) -> Sequence[str]:
         return ["user:ana"]
 
-    async def look(
-        self, words: str | None, limit: int, ids: Sequence[str]
-    ) -> tuple[Sequence[TextHit], Sequence[Found[str]]]:
-        wanted = set(cut_query(words or ""))
+    async def propose(self, words: str, limit: int) -> Sequence[TextHit]:
+        wanted = set(cut_query(words))
         hits = [TextHit(name, float(len(wanted & set(cut(text))))) for name, text in self.texts.items()]
-        hits = sorted((hit for hit in hits if hit.score), key=lambda hit: -hit.score)[:limit]
-        return hits, await self.confirm([*(hit.id for hit in hits), *ids])
+        return sorted((hit for hit in hits if hit.score), key=lambda hit: -hit.score)[:limit]
 
     async def confirm(self, ids: Sequence[str]) -> Sequence[Found[str]]:
         return [
@@ -125,6 +122,18 @@ async def texts_of(
 ) -> list[str]:
     result = await search(await corpus(store, viewer, filters), vectors, words, policy=POLICY, limit=10)
     return [hit.found.text for hit in result.hits]
+
+
+async def test_what_is_deleted_while_vectors_are_asked_is_not_shown() -> None:
+    shelf = Shelf(kept="apples and pears", gone="apples and plums")
+
+    class Slow:
+        async def near(self, pools: Sequence[str], text: str, limit: int) -> list[Near]:
+            del shelf.texts["gone"]
+            return []
+
+    result = await search(shelf, Slow(), "apples", policy=POLICY, limit=10)
+    assert [hit.found.id for hit in result.hits] == ["kept"]
 
 
 async def test_words_and_vectors_together_are_better_than_either() -> None:
