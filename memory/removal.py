@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, delete, insert, or_, select, update
+from sqlalchemy import delete, insert, select, update
 
 from memory.operation import feed, last_change, set_state
 from memory.records import text_hash
 from memory.rows import memory_from_row, millis
-from memory.tables import audit, memories, state, tombstones
+from memory.tables import memories, state, tombstones
+from memory.wordings import silence, versions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -55,42 +56,32 @@ async def purge_rows(operation: Operation, fulltext: FullText | None, chosen: Se
 
 async def _purge_chunk(operation: Operation, fulltext: FullText | None, ids: Sequence[str]) -> set[str]:
     connection = operation.connection
-    query = select(memories).where(or_(memories.c.id.in_(ids), memories.c.current.in_(ids)))
-    found = (await connection.execute(query)).mappings().all()
-    rows = [memory_from_row(row) for row in found]
+    every = await versions_of(connection, ids)
+    present = await _present(connection, every)
+    rows = list(present.values())
     for row in rows:
         operation.note_removed(row, "purged")
     await operation.flush()
     if fulltext is not None:
-        await fulltext.drop(connection, [row["number"] for row in found])
+        await fulltext.drop(connection, list(present))
     all_ids = [row.id for row in rows]
     for at in range(0, len(all_ids), CHUNK):
         part = all_ids[at : at + CHUNK]
         await connection.execute(delete(memories).where(memories.c.id.in_(part)))
-    texts = {row.text for row in rows}
-    for row in rows:
-        texts |= await _silence(connection, row)
+    texts = await silence(connection, every, {str(row.pool) for row in rows})
     await _bury(operation, rows)
     await feed(connection, {row.id: str(row.pool) for row in rows})
-    return texts
+    return texts | {row.text for row in rows}
 
 
-async def _silence(connection: AsyncConnection, row: Memory) -> set[str]:
-    """Takes what a row said out of the audit: its own entries, and those of the memory it was a version of.
-
-    Both sides of an entry go, so that nothing can be undone by half. Returns what they said: also wordings that were
-    undone.
-    """
-    digest = text_hash(row.text)
-    said = or_(
-        audit.c.before["text_hash"].as_string() == digest,
-        audit.c.after["text_hash"].as_string() == digest,
-    )
-    own = or_(audit.c.row == row.id, audit.c.memory == row.id)
-    wanted = own if row.current is None else or_(own, and_(audit.c.memory == row.current, said))
-    entries = (await connection.execute(select(audit.c.before, audit.c.after).where(wanted))).all()
-    await connection.execute(update(audit).where(wanted).values(before=None, after=None, why=""))
-    return {side["text"] for entry in entries for side in entry if side is not None}
+async def _present(connection: AsyncConnection, ids: Iterable[str]) -> dict[int, Memory]:
+    """Rows that are there, by number."""
+    wanted = sorted(ids)
+    found: dict[int, Memory] = {}
+    for at in range(0, len(wanted), CHUNK):
+        query = select(memories).where(memories.c.id.in_(wanted[at : at + CHUNK])).order_by(memories.c.number)
+        found |= {row["number"]: memory_from_row(row) for row in (await connection.execute(query)).mappings()}
+    return found
 
 
 async def _bury(operation: Operation, rows: Sequence[Memory]) -> None:
