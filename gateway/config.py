@@ -18,7 +18,7 @@ from gateway.http.policy import AuthPolicy, ServerPolicy
 from gateway.jobs.policy import DeliverPolicy, HookPolicy, JobsPolicy, check_names, none_is_empty
 from gateway.models.policy import LOCAL, ModelPolicy, RolesPolicy
 from gateway.schedules import BadSchedule, parse_cron
-from gateway.surfaces.policy import EngramPolicy
+from gateway.surfaces.policy import EngramPolicy, EngramProjectPolicy
 from memory.policy import MemoryPolicy
 from sessions.policy import CleanupPolicy, Policy, QueuePolicy, SessionsPolicy, TurnPolicy
 
@@ -223,6 +223,7 @@ def _dangling(config: Config) -> Iterator[str]:
     for project in config.engram.projects:
         if project.token not in frontends:
             yield f"engram.projects: there is no token {project.token!r} with the role frontend under auth.tokens."
+        yield from _channel_of_project(config, project)
     for agent, policy in config.agents.items():
         if policy.model is not None and policy.model not in known:
             yield f"agents.{agent}.model: there is no model {policy.model!r} under models."
@@ -230,6 +231,21 @@ def _dangling(config: Config) -> Iterator[str]:
         for name in policy.fallbacks:
             if name not in known:
                 yield f"models.{model}.fallbacks: there is no model {name!r} under models."
+
+
+def _channel_of_project(config: Config, project: EngramProjectPolicy) -> Iterator[str]:
+    """What a frontend calls its peers is `<channel>:<peer>`, as a project's users are `<project>:<id>`."""
+    aliases = (alias for known in config.sessions.identities.values() for alias in known)
+    prefixes = (
+        prefix for token in config.auth.tokens if token.name != project.token for prefix in token.key_prefixes or ()
+    )
+    if any(alias.startswith(f"{project.project}:") for alias in aliases):
+        where = "sessions.identities"
+    elif any(prefix.split(":")[2:3] == [project.project] for prefix in prefixes):
+        where = "auth.tokens, key_prefixes"
+    else:
+        return
+    yield f"engram.projects: {project.project!r} is the name of a channel too ({where}). Give the project another name."
 
 
 def _schedules(config: Config) -> Iterator[str]:

@@ -77,13 +77,15 @@ def build_app(parts: Parts) -> web.Application:
     """The application of one daemon. Raises MissingSecret."""
     metrics = Metrics()
     metrics.watch(parts.turns, parts.store.index, parts.calls, parts.jobs)
-    tokens = Tokens(parts.config.auth, parts.environ)
+    projects = {one.token: one.project for one in parts.config.engram.projects}
+    tokens = Tokens(parts.config.auth, parts.environ, projects)
     logins = Logins(parts.files, parts.data_dir / "console.json", tokens)
     return build_pipeline(
         [*all_routes(parts, metrics), *pages.routes(parts, tokens, logins)],
         server=parts.config.server,
         auth=parts.config.auth,
         environ=parts.environ,
+        projects=projects,
         clock=parts.clock,
         metrics=metrics,
         browsers=logins,

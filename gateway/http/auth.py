@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,13 +26,33 @@ class MissingSecret(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who a request comes from. `key_prefixes` and `agents` None: not limited by them."""
+    """Who a request comes from. `key_prefixes` and `agents` None: not limited by them.
+
+    `projects` are the names of all of Engram's projects, `project` the one of this token.
+    """
 
     name: str
     role: Role
     user: str | None = None
     agents: tuple[str, ...] | None = None
     key_prefixes: tuple[str, ...] | None = None
+    project: str | None = None
+    projects: frozenset[str] = frozenset()
+
+    def may_speak_for(self, user: str) -> bool:
+        """Whether it may name a user, and so reach that user's memories.
+
+        The users of an Engram project, `<project>:<id>`, are for its token, which may name no others.
+        """
+        match self.role:
+            case "admin":
+                return True
+            case "user":
+                return user == self.user
+            case "frontend":
+                # in NFC, as users are kept: another character may become one of a project's name
+                name, colon, _ = unicodedata.normalize("NFC", user).partition(":")
+                return (name if colon and name in self.projects else None) == self.project
 
 
 OWNER = Caller("owner", "admin")
@@ -57,9 +78,11 @@ def is_loopback(host: str) -> bool:
 class Tokens:
     """The configured tokens, as hashes."""
 
-    def __init__(self, policy: AuthPolicy, environ: Mapping[str, str]) -> None:
-        """Raises MissingSecret."""
-        self._known = [(_digest(token, environ), _caller(token)) for token in policy.tokens]
+    def __init__(
+        self, policy: AuthPolicy, environ: Mapping[str, str], projects: Mapping[str, str] | None = None
+    ) -> None:
+        """`projects`: of Engram, by the name of their token. Raises MissingSecret."""
+        self._known = [(_digest(token, environ), _caller(token, projects or {})) for token in policy.tokens]
 
     @property
     def open(self) -> bool:
@@ -95,8 +118,16 @@ def _digest(token: TokenPolicy, environ: Mapping[str, str]) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def _caller(token: TokenPolicy) -> Caller:
-    return Caller(token.name, token.role, token.user, token.agents, token.key_prefixes)
+def _caller(token: TokenPolicy, projects: Mapping[str, str]) -> Caller:
+    return Caller(
+        token.name,
+        token.role,
+        token.user,
+        token.agents,
+        token.key_prefixes,
+        projects.get(token.name),
+        frozenset(projects.values()),
+    )
 
 
 def may_see(caller: Caller, key: str, owner: str | None) -> bool:
@@ -176,8 +207,16 @@ def speaker_of(
     """The person a message comes from, whose memories it may reach; None: nobody known, who reaches none.
 
     Known are people with a token, senders of `sessions.identities`, and the peer of a direct chat. What a frontend
-    calls its peer counts inside that channel only: equal ids in two channels need not be one person.
+    calls its peer counts inside that channel only: equal ids in two channels need not be one person. Whom the caller
+    may not speak for is nobody.
     """
+    known = _known_speaker(key, sender, caller, identities)
+    return known if known is not None and caller.may_speak_for(known) else None
+
+
+def _known_speaker(
+    key: SessionKey, sender: str | None, caller: Caller, identities: Mapping[str, Sequence[str]]
+) -> str | None:
     if key.type in ("cron", "hook", "sub"):
         return None
     if caller.role == "user":

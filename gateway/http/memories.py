@@ -29,6 +29,7 @@ from memory.records import KEEP, Change, Draft, Filters, Kind, ListQuery, Mode, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gateway.http.auth import Caller
     from gateway.parts import Parts
     from memory.memory import Memories
     from memory.records import Memory, Pool, Viewer, Written
@@ -288,15 +289,27 @@ class MemoryRoutes:
 
 
 def viewer_for(call: Call, pool: Pool | None = None) -> Viewer:
-    """The viewer of a request. Raises Problem when a frontend says for nobody that it asks, or a person for another."""
+    """The viewer of a request. Raises Problem when a frontend says for nobody that it asks, or anybody for whom they
+    may not."""
     user: str | None = getattr(call.query, "user", None)
-    if call.caller.role == "user" and user is not None and user != call.caller.user:
-        raise Problem(404, "Not found", "This token speaks for one person only. Leave out user.")
+    check_user(call.caller, user)
+    if call.caller.role == "frontend" and pool is not None and pool.kind == "user":
+        check_user(call.caller, pool.id)
     viewer = viewer_of_caller(call.caller, user, pool)
     if viewer.user is None:
         detail = "Say for whom you ask: add ?user=<id>, or a pool user:<id>."
         raise Problem(422, "Invalid request", detail, [("user", detail)])
     return viewer
+
+
+def check_user(caller: Caller, user: str | None) -> None:
+    """Raises Problem for a user whom the token may not speak for."""
+    if user is None or caller.may_speak_for(user):
+        return
+    if caller.role == "user":
+        raise Problem(404, "Not found", "This token speaks for one person only. Leave out user.")
+    whom = "people outside its project" if caller.project else "the users of an Engram project"
+    raise Problem(404, "Not found", f"This token does not speak for {whom}. Name another user.")
 
 
 async def narrowed(memories: Memories, viewer: Viewer, pool: Pool | None, topics: Sequence[str] | None) -> Filters:

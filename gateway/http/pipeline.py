@@ -109,11 +109,15 @@ def build_pipeline(
     clock: Clock,
     metrics: Metrics,
     browsers: Browsers | None = None,
+    projects: Mapping[str, str] | None = None,
 ) -> web.Application:
-    """An application that serves the routes. Raises MissingSecret for a token whose variable is not set."""
+    """An application that serves the routes. `projects`: of Engram, by the name of their token.
+
+    Raises MissingSecret for a token whose variable is not set.
+    """
     gate = Gate(
         server=server,
-        tokens=Tokens(auth, environ),
+        tokens=Tokens(auth, environ, projects),
         browsers=browsers,
         rate=None if server.rate_limit_per_minute is None else RateLimit(server.rate_limit_per_minute),
         clock=clock,

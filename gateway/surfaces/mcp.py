@@ -10,6 +10,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.http.auth import may_use_agent
+from gateway.http.memories import check_user
 from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route, read_payload
 from gateway.memory_tools import memory_tools
@@ -85,8 +86,7 @@ def routes(parts: Parts) -> list[Route]:
 def asker_of(call: Call) -> Asker:
     """Raises Problem."""
     query: McpQuery = call.query
-    if call.caller.role == "user" and query.user not in (None, call.caller.user):
-        raise Problem(404, "Not found", "This token speaks for one person only. Leave out user.")
+    check_user(call.caller, query.user)
     if not may_use_agent(call.caller, query.agent):
         raise Problem(404, "Not found", "There is no such agent for this token. Name another one with ?agent=.")
     viewer = viewer_of_tools(call.caller, query.user, query.project)

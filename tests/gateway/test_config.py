@@ -158,3 +158,27 @@ def test_settings_cannot_be_changed_afterwards() -> None:
 def test_a_role_for_a_model_that_nothing_defines_is_refused(tmp_path: Path) -> None:
     assert problems(tmp_path, "roles: {chat: nope}") == ["roles.chat: there is no model 'nope' under models."]
     assert load(written(tmp_path, "roles: {chat: offline}"), {}).roles.chat == "offline"
+
+
+BANK = """
+auth: {tokens: [{name: bank, token: b, role: frontend}, {name: tg, token: t, role: frontend}]}
+engram: {projects: [{token: bank, project: bank}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (BANK + "sessions: {identities: {ana: ['bank:7']}}", "sessions.identities"),
+        (BANK.replace("t, role: frontend", "t, role: frontend, key_prefixes: ['agent:main:bank']"), "key_prefixes"),
+    ],
+)
+def test_an_engram_project_is_not_called_like_a_channel_of_others(tmp_path: Path, text: str, where: str) -> None:
+    (problem,) = problems(tmp_path, text)
+    assert "'bank' is the name of a channel too" in problem
+    assert where in problem
+
+
+def test_the_token_of_an_engram_project_may_have_the_channel_of_its_name(tmp_path: Path) -> None:
+    text = BANK.replace("b, role: frontend", "b, role: frontend, key_prefixes: ['agent:main:bank']")
+    assert load(written(tmp_path, text), {}).engram.projects[0].project == "bank"

@@ -379,3 +379,53 @@ async def test_errors_are_worded_as_these_clients_read_them(
     assert status == 400, content
     assert content["message"] == content["detail"]
     assert word in content["detail"] + str(content["errors"])
+
+
+ALICE = "user=bank:alice"
+JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+TOOL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": "MemorySearch", "arguments": {"query": "account"}},
+}
+
+
+@pytest.mark.parametrize("token", ["eng_shop", "bridge", "ana"])
+async def test_the_users_of_a_project_are_out_of_reach_for_every_token_but_its_own(daemon: Client, token: str) -> None:
+    daemon.token = "eng_bank"
+    given = {"pre_extracted": {"items": [{"content": "Alice's account is 4711", "topic": "reference"}]}}
+    assert (await daemon.call("POST", "/engram/v1/memories", {"user_id": "alice", "input": given}))[0] == 200
+    (memory,) = (await daemon.get(f"/v1/memories?{ALICE}"))["memories"]
+    assert "4711" in str(await daemon.call("POST", f"/mcp?{ALICE}", TOOL, JSON))
+    chat = "agent:main:bank:direct:alice"
+    daemon.token = token
+    for method, path, body in (
+        ("GET", f"/v1/memories?{ALICE}", None),
+        ("GET", "/v1/memories?pool=user:bank:alice", None),
+        ("GET", "/v1/memories/export?pool=user:bank:alice", None),
+        ("GET", f"/v1/memories/{memory['id']}?{ALICE}", None),
+        ("POST", f"/v1/memories/search?{ALICE}", {"query": "account"}),
+        ("POST", f"/v1/memories/{memory['id']}/purge?{ALICE}", None),
+        ("GET", f"/v1/topics?{ALICE}", None),
+        ("GET", f"/v1/memory-settings?{ALICE}", None),
+        ("GET", f"/console/memory?{ALICE}", None),
+        ("POST", f"/mcp?{ALICE}", TOOL),
+        ("POST", f"/v1/sessions/{chat}/messages", {"text": "/memory account"}),
+    ):
+        answer = await daemon.call(method, path, body, JSON)
+        assert "4711" not in str(answer), path
+        assert answer[0] == 404 or path.startswith(("/console", "/v1/sessions")), (path, answer)
+    daemon.token = "root"
+    assert [one["id"] for one in (await daemon.get(f"/v1/memories?{ALICE}"))["memories"]] == [memory["id"]]
+
+
+async def test_the_token_of_a_project_speaks_for_no_other_people(daemon: Client) -> None:
+    daemon.token = "ana"
+    status, made = await daemon.call("POST", "/v1/memories", {"text": "Ana's account is 4711", "topic": "reference"})
+    assert status == 201, made
+    daemon.token = "eng_bank"
+    for path in ("/v1/memories?user=ana", "/v1/memories?pool=user:ana", "/v1/memories?user=bridge:7"):
+        assert (await daemon.call("GET", path))[0] == 404
+    assert (await daemon.call("POST", "/mcp?user=ana", TOOL, JSON))[0] == 404
+    assert (await daemon.call("GET", "/v1/memories?user=bank:ana"))[1]["memories"] == []

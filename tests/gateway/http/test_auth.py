@@ -17,6 +17,7 @@ from gateway.http.auth import (
     may_post,
     may_see,
     owner_of,
+    speaker_of,
 )
 from gateway.http.policy import AuthPolicy
 from sessions.keys import parse_key
@@ -181,3 +182,34 @@ def test_no_two_people_can_open_the_same_chat_or_see_what_the_other_opened(key: 
         owner = owner_of(parsed, None, who, IDENTITIES)
         assert may_see(who, key, owner)
         assert not any(may_see(other, key, owner) for other in (ana, bob) if other is not who)
+
+
+BANK = Caller("bank", "frontend", project="bank", projects=frozenset({"bank", "Kiosk"}))
+BRIDGE = Caller("bridge", "frontend", projects=frozenset({"bank", "Kiosk"}))
+
+
+@pytest.mark.parametrize(
+    ("user", "of_bank", "of_bridge"),
+    [
+        ("bank:alice", True, False),
+        ("Kiosk:alice", False, False),
+        ("\u212aiosk:alice", False, False),
+        ("alice", False, True),
+        ("bank", False, True),
+        ("telegram:42", False, True),
+    ],
+)
+def test_users_of_an_engram_project_are_for_its_token_which_names_no_others(
+    user: str, of_bank: bool, of_bridge: bool
+) -> None:
+    assert (BANK.may_speak_for(user), BRIDGE.may_speak_for(user)) == (of_bank, of_bridge)
+    assert admin.may_speak_for(user)
+    assert not ana.may_speak_for(user)
+
+
+def test_a_chat_on_a_channel_named_like_a_project_is_with_a_user_of_the_project_for_its_token_only() -> None:
+    key = parse_key("agent:main:bank:direct:alice")
+    assert speaker_of(key, None, BANK, {}) == "bank:alice"
+    assert speaker_of(key, None, BRIDGE, {}) is None
+    assert speaker_of(parse_key("agent:main:telegram:group:g"), "123", BRIDGE, IDENTITIES) == "ana"
+    assert speaker_of(parse_key("agent:main:telegram:group:g"), "123", BANK, IDENTITIES) is None
