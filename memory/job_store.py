@@ -14,7 +14,7 @@ from memory.operation import Operation, count_rows
 from memory.records import parse_pool
 from memory.rows import audit_from_row, memory_from_row, millis, owner_name, time_of, whole
 from memory.tables import audit, jobs, memories
-from memory.topic_history import topic_counts, undo_job_topics
+from memory.topic_history import bring_back_topics, topic_counts, undo_job_topics
 from memory.undo import undo_job_changes
 
 if TYPE_CHECKING:
@@ -126,10 +126,11 @@ class JobStore:
                 raise MemoryConflict("This job still runs. Stop it first.")
             if job.undone_at is not None:
                 raise MemoryConflict("This job was undone already.")
+            topics_back, not_back = await bring_back_topics(connection, job_id)
             back, left = await undo_job_changes(operation, self._fulltext, job_id)
-            topics_back, topics_left = await undo_job_topics(operation, job_id)
-            left += topics_left
-            if not back and not left and not topics_back:
+            topics_undone, topics_left = await undo_job_topics(operation, job_id)
+            left += topics_left + not_back
+            if not back and not left and not topics_back and not topics_undone:
                 raise MemoryConflict("This run has changed nothing, so there is nothing to undo.")
             job = dataclasses.replace(job, undone_at=operation.now)
             await put_job(connection, job)

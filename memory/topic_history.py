@@ -11,9 +11,10 @@ from memory.rows import memory_from_row, millis, owner_name, topic_to_row
 from memory.tables import memories, topic_audit, topics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from sqlalchemy import ColumnElement, RowMapping
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from memory.operation import Operation
@@ -66,27 +67,41 @@ async def topic_counts(connection: AsyncConnection, job: str) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
+async def bring_back_topics(connection: AsyncConnection, job: str) -> tuple[int, int]:
+    """Topics that a job has deleted: how many are back, and how many not, as another has that name now.
+
+    Call it before the job's changes of memories are undone, which go back to their topics.
+    """
+    rows = await _noted(connection, job, topic_audit.c.after.is_(None))
+    left = 0
+    for row in rows:
+        there = row["topic"] in await _present(connection, [row["topic"]])
+        left += there or not await _bring_back(connection, row["before"])
+    return len(rows) - left, left
+
+
 async def undo_job_topics(operation: Operation, job: str) -> tuple[int, int]:
-    """Topics as they were before a job, the newest change first: how many, and how many stay as somebody has used or
-    changed them since.
+    """What else a job did to topics, the newest change first: how many are as before, and how many stay as somebody has
+    used or changed them since.
 
     Call it after the job's changes of memories were undone.
     """
     connection, left = operation.connection, 0
-    query = select(topic_audit).where(topic_audit.c.job == job)
-    rows = (await connection.execute(query.order_by(topic_audit.c.id.desc()))).mappings().all()
+    rows = await _noted(connection, job, topic_audit.c.after.is_not(None))
     for row in rows:
-        present = (await _present(connection, [row["topic"]])).get(row["topic"])
-        if present != row["after"]:
+        if (await _present(connection, [row["topic"]])).get(row["topic"]) != row["after"]:
             left += 1
-        elif row["after"] is None:
-            left += not await _bring_back(connection, row["before"])
         elif row["before"] is None:
             left += not await _take_away(operation, row["topic"])
         else:
             await connection.execute(update(topics).where(topics.c.id == row["topic"]).values(row["before"]))
     await connection.execute(delete(topic_audit).where(topic_audit.c.job == job))
     return len(rows) - left, left
+
+
+async def _noted(connection: AsyncConnection, job: str, kind: ColumnElement[bool]) -> Sequence[RowMapping]:
+    query = select(topic_audit).where(topic_audit.c.job == job, kind).order_by(topic_audit.c.id.desc())
+    return (await connection.execute(query)).mappings().all()
 
 
 async def _present(connection: AsyncConnection, ids: list[str]) -> dict[str, dict[str, Any]]:

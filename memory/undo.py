@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, select, update
@@ -9,8 +10,9 @@ from sqlalchemy import delete, select, update
 from memory.access import readable
 from memory.errors import MemoryConflict, NotThere
 from memory.operation import CHUNK, feed, load_rows, numbers_of
-from memory.rows import audit_from_row, memory_from_row
-from memory.tables import audit, memories
+from memory.rows import audit_from_row, memory_from_row, topic_from_row
+from memory.tables import audit, memories, topics
+from memory.topics import bounded_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
     from memory.fulltext import FullText
     from memory.operation import Operation
-    from memory.records import Audit, Memory
+    from memory.records import Audit, Memory, Topic
+
+    _Former = dict[str, Memory | None]
 
 
 async def undo_operation(operation: Operation, fulltext: FullText | None, wanted: str) -> list[Memory]:
@@ -28,8 +32,9 @@ async def undo_operation(operation: Operation, fulltext: FullText | None, wanted
     if not entries:
         raise NotThere("change")
     present = await load_rows(operation.connection, {entry.row for entry in entries})
-    await _check(operation, entries, present)
-    return await _take_back(operation, fulltext, entries, present)
+    former = await _former(operation, entries)
+    await _check(operation, entries, present, former)
+    return await _take_back(operation, fulltext, entries, present, former)
 
 
 async def undo_job_changes(operation: Operation, fulltext: FullText | None, job: str) -> tuple[list[Memory], int]:
@@ -37,19 +42,20 @@ async def undo_job_changes(operation: Operation, fulltext: FullText | None, job:
 
     What a job did to memories that belong together goes back as a whole, or stays as a whole. Raises NotThere.
     """
-    entries = await _entries(operation, audit.c.job == job)
+    entries = [entry for entry in await _entries(operation, audit.c.job == job) if entry.undone_by is None]
     present = await load_rows(operation.connection, {entry.row for entry in entries})
+    former = await _former(operation, entries)
     back: list[Audit] = []
     left = 0
-    for part in _together(entry for entry in entries if entry.undone_by is None):
+    for part in _together(entries, former):
         try:
-            await _check(operation, part, present)
+            await _check(operation, part, present, former)
         except MemoryConflict:
             left += len({entry.memory for entry in part})
         else:
             back += part
     # who undoes a change has decided: the next run leaves these memories alone until they change
-    return await _take_back(operation, fulltext, back, present, checked_at=operation.now), left
+    return await _take_back(operation, fulltext, back, present, former, checked_at=operation.now), left
 
 
 async def _entries(operation: Operation, wanted: ColumnElement[bool]) -> list[Audit]:
@@ -61,11 +67,36 @@ async def _entries(operation: Operation, wanted: ColumnElement[bool]) -> list[Au
     return [audit_from_row(row) for row in rows]
 
 
-def _together(entries: Iterable[Audit]) -> list[list[Audit]]:
+async def _former(operation: Operation, entries: Sequence[Audit]) -> _Former:
+    """What each row was before the first of these entries; None: it was not there, or was deleted for good."""
+    first: dict[str, Audit] = {}
+    for entry in entries:
+        first.setdefault(entry.row, entry)
+    former = {row: None if entry.before is None else memory_from_row(entry.before) for row, entry in first.items()}
+    ids = sorted({one.topic for one in former.values() if one is not None and one.topic is not None})
+    known: dict[str, Topic] = {}
+    for at in range(0, len(ids), CHUNK):
+        query = select(topics).where(topics.c.id.in_(ids[at : at + CHUNK]))
+        rows = (await operation.connection.execute(query)).mappings()
+        known |= {row["id"]: topic_from_row(row) for row in rows}
+    return {row: None if one is None else _placed(one, known.get(one.topic or "")) for row, one in former.items()}
+
+
+def _placed(memory: Memory, topic: Topic | None) -> Memory:
+    """The memory under its topic as that is today. Without topic, to be sorted again, where it fits there no more."""
+    if topic is None or (topic.bounded and any(name not in memory.properties for name in topic.scope_properties)):
+        return dataclasses.replace(memory, topic=None, place=None)
+    place = None if memory.state == "superseded" else bounded_place(memory.pool, topic, memory.properties)
+    return dataclasses.replace(memory, place=place)
+
+
+def _together(entries: Iterable[Audit], former: _Former) -> list[list[Audit]]:
     """The entries in groups, of which no two share a row, an operation, or the place of a bounded topic."""
     groups: dict[str, list[Audit]] = {}
     for entry in entries:
         places = {side["place"] for side in (entry.before, entry.after) if side is not None and side["place"]}
+        home = former[entry.row]
+        places |= {home.place} if home is not None and home.place is not None else set[str]()
         names = {f"row {entry.row}", f"operation {entry.operation}", *(f"place {place}" for place in places)}
         known = {id(groups[name]): groups[name] for name in names if name in groups}
         empty: list[Audit] = []
@@ -85,16 +116,15 @@ async def _take_back(
     fulltext: FullText | None,
     entries: Sequence[Audit],
     present: dict[str, Memory],
+    former: _Former,
     **fields: Any,
 ) -> list[Memory]:
     connection = operation.connection
-    first: dict[str, Audit] = {}
-    for entry in entries:
-        first.setdefault(entry.row, entry)
+    rows = list(dict.fromkeys(entry.row for entry in entries))
     gone: list[Memory] = []
-    for row, entry in reversed(first.items()):  # a place that was taken is free before its former holder comes back
-        before = None if entry.before is None else memory_from_row(entry.before)
-        now = present.get(row)
+    # a place that was taken is free before its former holder comes back
+    for row in sorted(rows, key=lambda row: _stays(present.get(row), former[row])):
+        before, now = former[row], present.get(row)
         if now is not None and before is not None:
             operation.update(now, "undone", **(_restored(before) | fields))
         elif now is not None and now.state == "superseded":
@@ -109,10 +139,17 @@ async def _take_back(
     for at in range(0, len(done), CHUNK):
         part = audit.c.id.in_(done[at : at + CHUNK])
         await connection.execute(update(audit).where(part).values(undone_by=operation.name))
-    return list((await load_rows(connection, first)).values())
+    return list((await load_rows(connection, rows)).values())
 
 
-async def _check(operation: Operation, entries: Sequence[Audit], present: dict[str, Memory]) -> None:
+def _stays(now: Memory | None, before: Memory | None) -> bool:
+    """False: it leaves the place of a bounded topic."""
+    if now is None or now.state != "active" or now.place is None:
+        return True
+    return before is not None and before.state == "active" and before.place == now.place
+
+
+async def _check(operation: Operation, entries: Sequence[Audit], present: dict[str, Memory], former: _Former) -> None:
     if any(entry.undone_by is not None for entry in entries):
         raise MemoryConflict("This change was undone already.")
     if any(entry.before is None and entry.after is None for entry in entries):
@@ -123,14 +160,15 @@ async def _check(operation: Operation, entries: Sequence[Audit], present: dict[s
         wanted = None if entry.after is None else entry.after["revision"]
         if (None if now is None else now.revision) != wanted:
             raise MemoryConflict("Somebody has changed this memory since. Undo the newer change first.")
-    await _check_places(operation, entries)
+    await _check_places(operation, {entry.row for entry in entries}, former)
 
 
-async def _check_places(operation: Operation, entries: Sequence[Audit]) -> None:
+async def _check_places(operation: Operation, rows: set[str], former: _Former) -> None:
     """Raises MemoryConflict where a memory would come back to the one place that another has taken since."""
-    rows = {entry.row for entry in entries}
-    befores = [entry.before for entry in reversed(entries) if entry.before is not None]
-    wanted = {one["place"] for one in befores if one["state"] == "active" and one["place"] is not None}
+    back = [one for row in rows if (one := former[row]) is not None and one.state == "active"]
+    wanted = [one.place for one in back if one.place is not None]
+    if len(set(wanted)) < len(wanted):
+        raise MemoryConflict("The topic holds one memory only now. Let it hold several, then undo.")
     if wanted:
         query = select(memories.c.id).where(memories.c.place.in_(wanted), memories.c.state == "active")
         if set((await operation.connection.execute(query)).scalars()) - rows:

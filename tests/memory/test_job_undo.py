@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.clock import ManualClock
 from memory.errors import MemoryConflict, NotThere
-from memory.records import Change, Draft, ListQuery, Viewer, user_pool
+from memory.records import Change, Draft, ListQuery, TopicChange, TopicDraft, Viewer, user_pool
 from tests.memory.opened import opened, person
 
 if TYPE_CHECKING:
@@ -142,3 +142,35 @@ async def test_what_was_deleted_for_good_since_stays_gone_and_the_history_says_n
         assert [(c.before is None, c.undone) for c in told if c.memory == tea.id] == [(True, False)]
         assert (await memories.load(ANA, dog.id)).text == "Ana has a dog"
         assert await memories.store.jobs.changes(person("bob"), job.id) == []
+
+
+async def test_a_topic_that_a_run_has_deleted_comes_back_with_its_memories(tmp_path: Path) -> None:
+    clock = ManualClock(datetime(2026, 5, 1, tzinfo=UTC))
+    async with opened(tmp_path / "state.db", clock) as memories:
+        pool = user_pool("ana")
+        topic = await memories.topics.add_topic(ANA, pool, TopicDraft(name="plants", description="Plants"))
+        fern = (await memories.add(ANA, Draft(text="Ana has a fern", topic="plants"))).memory
+        job, viewer = await begun(memories)
+        await memories.topics.delete_topic(dataclasses.replace(viewer, user="ana"), topic.id)
+        await finished(memories, job)
+        undone = await memories.undo_job(ANA, job.id)
+        assert undone.left == 0
+        assert (await memories.load(ANA, fern.id)).topic == topic.id
+        assert topic.id in {one.id for one in await memories.topics.topics(ANA)}
+
+
+async def test_two_memories_go_back_into_a_topic_that_holds_one_now_or_stay(tmp_path: Path) -> None:
+    clock = ManualClock(datetime(2026, 5, 1, tzinfo=UTC))
+    async with opened(tmp_path / "state.db", clock) as memories:
+        topic = await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="plants", description="Plants"))
+        texts = ("Ana has a fern", "Ana has a rose")
+        ids = [(await memories.add(ANA, Draft(text=text, topic="plants"))).memory.id for text in texts]
+        other = (await memories.add(ANA, Draft(text="Ana drinks tea"))).memory
+        job, viewer = await begun(memories)
+        for one in ids:
+            await memories.update(viewer, one, Change(topic=None))
+        await memories.update(viewer, other.id, Change(importance=9))
+        await finished(memories, job)
+        await memories.topics.edit_topic(ANA, topic.id, TopicChange(bounded=True))
+        undone = await memories.undo_job(ANA, job.id)
+        assert ([memory.id for memory in undone.memories], undone.left) == ([other.id], 2)

@@ -170,6 +170,42 @@ async def test_a_bounded_topic_keeps_one_memory_for_each_scope(memories: Memorie
         await memories.restore(ANA, home.id)
 
 
+async def test_an_undo_finds_the_place_in_a_topic_that_holds_one_memory_now(memories: Memories) -> None:
+    topic = await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="health", description="Health"))
+    fact = await added(memories, "Ana is ill", topic="health")
+    await memories.update(ANA, fact.id, Change(text="Ana is well"))
+    operation = (await memories.history(ANA, fact.id))[0].operation
+    await memories.topics.edit_topic(ANA, topic.id, TopicChange(bounded=True))
+    await memories.undo(ANA, operation)
+    again = await memories.add(ANA, Draft(text="Ana has a cold", topic="health"))
+    assert (again.outcome, again.memory.id) == ("updated", fact.id)
+
+
+async def test_an_undo_is_refused_where_its_topic_has_no_place_for_it_any_more(memories: Memories) -> None:
+    topic = await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="health", description="Health"))
+    facts = [await added(memories, text, topic="health") for text in ("Ana is ill", "Ana has a cold")]
+    await memories.merge(ANA, [fact.id for fact in facts], "Ana is ill with a cold")
+    merge = (await memories.history(ANA, facts[0].id))[0].operation
+    await memories.topics.edit_topic(ANA, topic.id, TopicChange(bounded=True))
+    with pytest.raises(MemoryConflict, match="one memory only"):
+        await memories.undo(ANA, merge)
+    await memories.topics.edit_topic(ANA, topic.id, TopicChange(bounded=False))
+    assert len(await memories.undo(ANA, merge)) == 2
+    moved = (await memories.update(ANA, facts[0].id, Change(topic=None))).memory
+    away = (await memories.history(ANA, moved.id))[0].operation
+    await memories.topics.edit_topic(ANA, topic.id, TopicChange(bounded=True))
+    with pytest.raises(MemoryConflict, match="another memory now"):
+        await memories.undo(ANA, away)
+
+
+async def test_an_undo_leaves_a_memory_to_be_sorted_again_when_its_topic_is_gone(memories: Memories) -> None:
+    topic = await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="health", description="Health"))
+    fact = await added(memories, "Ana is ill", topic="health")
+    await memories.topics.delete_topic(ANA, topic.id)
+    (back,) = await memories.undo(ANA, (await memories.history(ANA, fact.id))[0].operation)
+    assert (back.topic, back.place) == (None, None)
+
+
 async def test_twenty_writers_of_one_bounded_topic_leave_one_memory(memories: Memories) -> None:
     outcomes: list[Written] = await asyncio.gather(
         *(memories.add(ANA, Draft(text=f"Ana is {n}", topic="profile")) for n in range(20))
