@@ -12,7 +12,7 @@ import structlog
 from gateway.recall_sources import ALWAYS_LIMIT, always_on, shared_project
 from gateway.recall_state import Prefix, Room, Search, Shown, shown_of
 from gateway.viewers import viewer_of_chat
-from memory.recall import Recalled, query_of_messages, query_of_tools, recalled_memory, render
+from memory.recall import Recalled, is_still, query_of_messages, query_of_tools, recalled_memory, render
 from memory.records import Filters
 from sessions.entries import AssistantEntry, RecallEntry
 from sessions.files import StorageError
@@ -155,13 +155,12 @@ class Recall:
         state.searches = [search for search in state.searches if not search.task.done()]
         state.read(session)
         before = {one.id for one in state.shown}
-        asked = {one.id: one for one in state.shown}
-        asked |= {one.id: one for search in done if search.late for one in search.task.result()}
-        there = await self._still_there(state.viewer, list(asked.values()))
-        state.shown = [one for one in state.shown if one.id in there and not state.sees(one)]
+        asked = [*state.shown, *(one for search in done if search.late for one in search.task.result())]
+        there = await self._still_there(state.viewer, asked)
+        state.shown = [one for one in state.shown if one in there and not state.sees(one)]
         for search in done:
             found = search.task.result()
-            state.add([one for one in found if one.id in there] if search.late else found, search.room)
+            state.add([one for one in found if one in there] if search.late else found, search.room)
         return [one for one in state.shown if one.id not in before]
 
     def entry(self, session: Session) -> RecallEntry | None:
@@ -246,22 +245,26 @@ class Recall:
             return []
         return [one for _, one in sorted(found, key=lambda scored: -scored[0])]
 
-    async def _still_there(self, viewer: Viewer, shown: Sequence[Recalled]) -> set[str]:
-        """The ids of those that are still there; none of them while nobody can tell."""
+    async def _still_there(self, viewer: Viewer, shown: Sequence[Recalled]) -> set[Recalled]:
+        """Those that are still there; none of them while nobody can tell."""
         if not shown:
             return set()
         told = await self._soon(self._present(viewer, shown), "recall confirmed")
         return told or set()
 
-    async def _present(self, viewer: Viewer, shown: Sequence[Recalled]) -> set[str]:
+    async def _present(self, viewer: Viewer, shown: Sequence[Recalled]) -> set[Recalled]:
         """Raises MemoryProblem."""
-        ids = [one.id for one in shown if one.kind == "memory"]
-        there: set[str] = set()
-        if ids:
+        facts = [one for one in shown if one.kind == "memory"]
+        pieces = [one for one in shown if one.kind == "file"]
+        there: set[Recalled] = set()
+        if facts:
             memories = await self._memory.open()
-            there |= {memory.id for memory in await memories.store.confirm(ids, viewer, Filters(recalled=True))}
-        if self._files is not None and len(ids) < len(shown):
-            there |= await self._files.present([one for one in shown if one.kind == "file"])
+            ids = list(dict.fromkeys(one.id for one in facts))
+            known = {memory.id: memory for memory in await memories.store.confirm(ids, viewer, Filters(recalled=True))}
+            there |= {one for one in facts if one.id in known and is_still(one, known[one.id])}
+        if self._files is not None and pieces:
+            present = await self._files.present(pieces)
+            there |= {one for one in pieces if one.id in present}
         return there
 
     async def _note(self, viewer: Viewer, ids: Sequence[str]) -> None:
@@ -294,7 +297,7 @@ class Recall:
         """Raises MemoryProblem."""
         if known is not None and owner is not None and known.owner == owner:
             there = await self._present(owner, known.always)
-            kept = tuple(one for one in known.always if one.id in there)
+            kept = tuple(one for one in known.always if one in there)
             return known if kept == known.always else dataclasses.replace(known, always=kept)
         notes = known.notes if known is not None else None
         if known is None and self._files is not None:

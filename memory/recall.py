@@ -28,7 +28,11 @@ ALWAYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """A memory, or a piece of a file, as a model is shown it. `where` is a file with its lines."""
+    """A memory, or a piece of a file, as a model is shown it. `where` is a file with its lines.
+
+    `created_at` and `revision` tell a memory from another one that has its id: a bounded topic gives the same to the
+    next, when one was deleted for good.
+    """
 
     id: str
     text: str
@@ -37,6 +41,8 @@ class Recalled:
     at: datetime | None = None
     where: str | None = None
     stale: bool = False
+    created_at: datetime | None = None
+    revision: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -44,7 +50,21 @@ class Recalled:
 
 
 def recalled_memory(memory: Memory, topic: str | None) -> Recalled:
-    return Recalled(id=memory.id, text=memory.text, topic=topic, at=memory.updated_at)
+    return Recalled(
+        id=memory.id,
+        text=memory.text,
+        topic=topic,
+        at=memory.updated_at,
+        created_at=memory.created_at,
+        revision=memory.revision,
+    )
+
+
+def is_still(one: Recalled, memory: Memory) -> bool:
+    """Whether a memory is the one that was shown, maybe corrected since."""
+    if memory.id != one.id or memory.created_at != one.created_at or memory.revision < one.revision:
+        return False
+    return memory.text == one.text or memory.revision > one.revision
 
 
 def fit(found: Iterable[Recalled], *, seen: Iterable[str], limit: int, max_bytes: int) -> list[Recalled]:

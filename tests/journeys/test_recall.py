@@ -243,3 +243,19 @@ async def test_a_session_begins_with_what_belongs_to_the_summary_of_the_one_befo
         await client.say('call:current_time {"timezone": "UTC"}')
         shown = [one["id"] for request in list(standin.requests)[-3:] for one in trailing(request)]
         assert hive in shown
+
+
+async def test_what_was_purged_leaves_the_prefix_also_when_its_topic_has_a_new_summary(
+    tmp_path: Path, standin: StandIn
+) -> None:
+    async with running(tmp_path, settings(standin)) as client:
+        client.token = TOKENS[0]["token"]
+        topic = {"name": "health", "description": "Health", "always_on": True, "bounded": True}
+        assert (await client.call("POST", "/v1/topics", topic))[0] in (200, 201)
+        former = await remember(client, "Ana takes zolpidem", topic="health")
+        await client.say("hello")
+        assert "zolpidem" in standin.requests[-1].body["messages"][0]["content"]
+        await client.call("POST", f"/v1/memories/{former}/purge")
+        assert await remember(client, "Ana is healthy", topic="health") == former, "else this test shows nothing"
+        await client.say("and now?")
+        assert "zolpidem" not in json.dumps(standin.requests[-1].body)
