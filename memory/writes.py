@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, or_, select, tuple_
@@ -116,6 +117,11 @@ class Writes:
         same = known.same(memory, digest)
         if same is not None and draft.supersedes is None:
             return await self._again(same, prepared, known)
+        if (
+            self._viewer.origin == "import"
+            and (past := known.past.get((memory.pool, digest, _scope(memory)))) is not None
+        ):
+            return Written(memory=past, outcome="unchanged", redacted=prepared.redacted)
         if (memory.pool, digest) in known.deleted:
             if self._viewer.origin not in DELIBERATE:
                 return Forgotten("This was deleted before; only a person or an explicit tool may bring it back.")
@@ -124,6 +130,10 @@ class Writes:
             return await self._replace(draft.supersedes, prepared, known)
         if memory.place is not None:
             holder = await self.holder(memory.place)
+            if holder is not None and self._viewer.origin == "import":
+                return Written(memory=holder, outcome="unchanged", redacted=prepared.redacted)
+            if holder is not None and draft.valid_from is not None and memory.valid_from < holder.valid_from:
+                return await self._late(holder, prepared)
             if holder is not None:
                 given = Change(
                     text=memory.text,
@@ -138,6 +148,23 @@ class Writes:
                 memory = dataclasses.replace(memory, id=memory.place)
         known.put(self._op.insert(memory, "added"))
         return Written(memory=memory, outcome="added", redacted=prepared.redacted)
+
+    async def _late(self, holder: Memory, prepared: _Prepared) -> Written:
+        """What was true before the one memory of a topic is becomes history: it holds until the next one known."""
+        since = prepared.memory.valid_from
+        versions = await self.versions(holder.id)
+        digest = text_hash(prepared.memory.text)
+        for one in versions:
+            if one.valid_from == since and text_hash(one.text) == digest:
+                return Written(memory=one, outcome="unchanged", redacted=prepared.redacted)
+        until = min(one.valid_from for one in (*versions, holder) if one.valid_from > since)
+        for one in versions:
+            if one.valid_from <= since and (one.valid_to is None or one.valid_to > since):
+                self._op.update(one, "superseded", valid_to=since)
+        past = dataclasses.replace(
+            prepared.memory, id=self._new_id(), state="superseded", current=holder.id, place=None, valid_to=until
+        )
+        return Written(memory=self._op.insert(past, "added"), outcome="added", redacted=prepared.redacted)
 
     async def _again(self, same: Memory, prepared: _Prepared, known: _Known) -> Written:
         """The same text once more changes nothing, but for a topic the memory did not have yet."""
@@ -222,7 +249,7 @@ class Writes:
             state="superseded",
             current=before.id,
             place=None,
-            valid_to=since,
+            valid_to=max(since, before.valid_from),
             revision=1,
         )
         self._op.insert(former, "superseded")
@@ -239,7 +266,7 @@ class Writes:
             action,
             state="superseded",
             current=current,
-            valid_to=self._op.now,
+            valid_to=max(self._op.now, memory.valid_from),
             place=None,
         )
 
@@ -390,8 +417,8 @@ class Writes:
         )
 
     async def _known(self, wanted: Sequence[tuple[Pool, str]]) -> _Known:
-        """Active memories with one of these texts, and which of the texts were deleted."""
-        known = _Known({}, set())
+        """Memories with one of these texts, and which of the texts were deleted."""
+        known = _Known({}, set(), {})
         pairs = list({(str(pool), digest) for pool, digest in wanted})
         for at in range(0, len(pairs), CHUNK):
             part = pairs[at : at + CHUNK]
@@ -401,12 +428,13 @@ class Writes:
             known.deleted |= {(parse_pool(row[0]), row[1]) for row in await self._connection.execute(stones)}
             rows = select(memories).where(
                 tuple_(memories.c.pool, memories.c.text_hash).in_(part),
-                memories.c.state.in_(("active", "trashed")),
             )
             for row in (await self._connection.execute(rows)).mappings():
                 memory = memory_from_row(row)
                 if memory.state == "active":
                     known.put(memory)
+                elif memory.state == "superseded":
+                    known.past[memory.pool, row["text_hash"], _scope(memory)] = memory
                 else:
                     known.deleted.add((memory.pool, row["text_hash"]))
         return known
@@ -423,10 +451,11 @@ class _Prepared:
 
 @dataclasses.dataclass(slots=True)
 class _Known:
-    """What a batch of writes must know of texts: which are there, which were deleted."""
+    """What a batch of writes must know of texts: which are there, which were deleted, which held in a scope before."""
 
     active: dict[tuple[Pool, str], list[Memory]]
     deleted: set[tuple[Pool, str]]
+    past: dict[tuple[Pool, str, str], Memory]
 
     def put(self, memory: Memory) -> None:
         rows = self.active.setdefault((memory.pool, text_hash(memory.text)), [])
@@ -439,6 +468,10 @@ class _Known:
             if fits and row.properties == memory.properties and text_hash(row.text) == digest:
                 return row
         return None
+
+
+def _scope(memory: Memory) -> str:
+    return json.dumps(memory.properties, sort_keys=True)
 
 
 def _provenance(change: Change) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -289,6 +289,50 @@ async def test_an_export_is_taken_over_once_and_says_where_it_is_broken(memories
         with pytest.raises(InvalidMemory, match="line 2"):
             await memories.take_in(BOB, '{"type":"memory","text":"never"}\n' + line)
     assert len((await memories.page(BOB))[0]) == 2
+
+
+async def test_an_older_export_makes_nothing_current_that_was_corrected_since(memories: Memories) -> None:
+    city = await added(memories, "Ana lives in Brno", topic="preferences")
+    me = await added(memories, "Ana in January", topic="profile")
+    exported = await memories.export(ANA)
+    await memories.update(ANA, city.id, Change(text="Ana lives in Prague"))
+    await memories.update(ANA, me.id, Change(text="Ana in May"))
+    await memories.update(ANA, me.id, Change(text="Ana in June"))
+    taken = await memories.take_in(ANA, exported)
+    assert (taken.added, taken.updated, taken.unchanged) == (0, 0, 2)
+    other = exported.replace("Ana in January", "Ana in another house")
+    assert (await memories.take_in(ANA, other)).unchanged == 2
+    page, _ = await memories.page(ANA)
+    assert {memory.text for memory in page} == {"Ana lives in Prague", "Ana in June"}
+    assert (await memories.add(ANA, Draft(text="Ana lives in Brno"))).outcome == "added", "a person may say so again"
+
+
+async def test_what_was_true_before_is_history_however_late_it_comes(memories: Memories) -> None:
+    async def said(year: int, text: str) -> Written:
+        return await memories.add(ANA, Draft(text=text, topic="profile", valid_from=datetime(year, 1, 1, tzinfo=UTC)))
+
+    newest = await said(2025, "Ana in 2025")
+    first = await said(2010, "Ana in 2010")
+    await said(2020, "Ana in 2020")
+    assert (await said(2020, "Ana in 2020")).outcome == "unchanged"
+    assert (first.outcome, first.memory.state, first.memory.current) == ("added", "superseded", newest.memory.id)
+    assert (await memories.load(ANA, newest.memory.id)).text == "Ana in 2025"
+    for year, text in ((2011, "Ana in 2010"), (2021, "Ana in 2020"), (2026, "Ana in 2025")):
+        page, _ = await memories.page(ANA, Filters(as_of=datetime(year, 6, 1, tzinfo=UTC)))
+        assert [memory.text for memory in page] == [text]
+    operation = (await memories.history(ANA, first.memory.id))[0].operation
+    await memories.undo(ANA, operation)
+    assert (await memories.load(ANA, first.memory.id)).valid_to == datetime(2025, 1, 1, tzinfo=UTC)
+
+
+async def test_nothing_ends_before_it_begins(memories: Memories, clock: ManualClock) -> None:
+    old, later = datetime(2020, 1, 1, tzinfo=UTC), clock.now() + timedelta(days=9)
+    fact = await added(memories, "Ana will live in Brno", valid_from=later)
+    changed = (await memories.update(ANA, fact.id, Change(text="Ana lives in Prague", valid_from=old))).memory
+    assert (await memories.load(ANA, changed.supersedes or "")).valid_to == later
+    soon = await added(memories, "Ana will have a dog", valid_from=later)
+    await added(memories, "Ana has a cat", supersedes=soon.id)
+    assert (await memories.load(ANA, soon.id)).valid_to == later
 
 
 async def test_topics_bound_to_a_project_and_memories_without_topic_are_not_recalled(memories: Memories) -> None:
