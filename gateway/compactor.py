@@ -164,13 +164,17 @@ class Compactor:
             job.cancel()
 
     async def emergency(self, session: Session) -> bool:
-        """Summarises by rules at once, keeping as little as possible word for word. True when that freed something."""
+        """Summarises by rules at once, keeping as little as possible word for word. True when that freed something;
+        what cannot be stored frees nothing, and fails no reply."""
         plan = await self._plan(session, overlap=False)
         if isinstance(plan, NothingToDo):
             return False
         try:
             return await self._commit(session, plan, await self._by_rules(session, plan), forced=True)
         except SummaryFailed:
+            return False
+        except StorageError as error:
+            log.warning("compaction.not_stored", session=session.id, error=str(error))
             return False
 
     async def _job(self, session: Session, reason: str, wish: str | None) -> str:
@@ -179,15 +183,18 @@ class Compactor:
         except asyncio.CancelledError:
             if asyncio.current_task() not in self._overtaken:
                 raise
-            with contextlib.suppress(StorageError, SessionGone):
+            with contextlib.suppress(SessionGone):
                 await self._failed(session, OVERTAKEN)
             return f"{OVERTAKEN.capitalize()}."
-        except (StorageError, SessionGone) as error:
-            log.warning("compaction.not_stored", session=session.id, error=str(error))
+        except SessionGone as error:
+            return f"The summary could not be stored: {error}"
+        except StorageError as error:
+            with contextlib.suppress(SessionGone):
+                await self._failed(session, f"could not be stored: {error}")
             return f"The summary could not be stored: {error}"
         except Exception as error:
             log.exception("compaction.failed", session=session.id)
-            with contextlib.suppress(StorageError, SessionGone):
+            with contextlib.suppress(SessionGone):
                 await self._failed(session, f"failed inside ({type(error).__name__})")
             return f"The summary failed; {UNCHANGED}."
 
@@ -323,14 +330,21 @@ class Compactor:
         await self._store.update(session, lambda record: dataclasses.replace(record, compaction=state.to_json()))
 
     async def _failed(self, session: Session, error: str) -> int:
-        """Writes the failure and when the next attempt is; how many there were in a row."""
+        """Writes the failure and when the next attempt is; how many there were in a row. Where the transcript takes
+        nothing the index knows it, at least in memory."""
         state = CompactionState.from_json(session.record.compaction).failed(error, self._clock.now())
         log.warning("compaction.failed", session=session.id, failures=state.failures, error=error)
         self._tell(session, state="failed", error=error, failures=state.failures)
         entry = CompactionFailedEntry(error=error, failures=state.failures, retry_at=state.retry_at)
-        await self._store.append(
-            session, entry, change=lambda record: dataclasses.replace(record, compaction=state.to_json())
-        )
+
+        def change(record: SessionRecord) -> SessionRecord:
+            return dataclasses.replace(record, compaction=state.to_json())
+
+        try:
+            await self._store.append(session, entry, change=change)
+        except StorageError:
+            with contextlib.suppress(StorageError):
+                await self._store.update(session, change)
         return state.failures
 
 

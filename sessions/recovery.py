@@ -11,13 +11,14 @@ import structlog
 
 from sessions.context import open_turns, uncarried
 from sessions.entries import CarriedEntry, CompactionEntry, EndedEntry, SummaryEntry, UserEntry
-from sessions.files import TEMPORARY, StorageFailed
+from sessions.files import TEMPORARY, StorageError, StorageFailed
 from sessions.index import Index
 from sessions.keys import MalformedKey, parse_key
 from sessions.lines import Scan, scan
 from sessions.packing import SUFFIX, packed_path, read_transcript, unpacked
 from sessions.record import SessionRecord, SessionSettings
 from sessions.tally import tallied
+from sessions.transcript import transcript_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,13 +70,17 @@ class TranscriptFile:
 
 
 def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tuple[Index, StartReport]:
-    """Loads the index. After anything but a clean stop, transcripts whose size differs from it are read.
+    """Loads the index, and finishes deletions. After anything but a clean stop, transcripts whose size differs from it
+    are read.
 
     Blocking. Raises StorageError when the directory itself cannot be read.
     """
     index, index_report = Index.load(files, data_dir, stamp=stamp)
     if index_report.clean:
-        return index, StartReport(index=index_report, clean=True, sessions=index.count())
+        buried = _finish_deletions(files, data_dir, index)
+        return index, StartReport(
+            index=index_report, clean=True, sessions=index.count(), finished_deletions=tuple(buried)
+        )
     found = list_transcripts(files, data_dir)
     present = _one_form_each(files, index, found)
     newest, leftovers = _newest_generations(files, index, present)
@@ -108,17 +113,13 @@ def reconcile(files: Files, data_dir: Path, *, now: datetime, stamp: str) -> tup
         if rebuilt is None:
             unreadable.append(file.path.name)
             continue
-        if rebuilt.ended == "deleted":
-            _finish_deletion(files, present, file.session)
+        if rebuilt.ended == "deleted" and _removed(files, file.path):
             index.remove(file.session)
             deleted.append(file.session)
             continue
         index.put(rebuilt)
         reread.append(file.session)
-    for session in index.with_tombstones():
-        if session not in newest:
-            index.remove(session)
-            deleted.append(session)
+    deleted += _finish_deletions(files, data_dir, index)
     for name in unreadable:
         log.warning("transcript.unreadable", file=name)
     return index, StartReport(
@@ -222,16 +223,34 @@ def _same(files: Files, path: Path) -> bool:
         return False
 
 
+def clear_leftover(files: Files, path: Path, *, stamp: str) -> None:
+    """Makes room for a generation where a commit that has failed may have left one. Should something have been said in
+    it, its bytes go to `<file>.torn-<stamp>` first. Blocking. Raises StorageError."""
+    if files.size(path) is None:
+        return
+    payload = files.read(path)
+    if not _only_opens(payload):
+        files.replace(path.with_name(f"{path.name}.torn-{stamp}"), payload)
+    log.warning("transcript.leftover", file=path.name)
+    files.remove(path)
+
+
 def _is_leftover(files: Files, before: TranscriptFile, last: TranscriptFile) -> bool:
     """Whether nobody was told of the last generation and nothing was said in it: so it is also without an index."""
     if before.generation != last.generation - 1 or _leads_to(files, before, last.generation):
         return False
-    return all(isinstance(e, SummaryEntry | CarriedEntry) for e in scan(files.read(last.path)).entries)
+    return _only_opens(files.read(last.path))
+
+
+def _only_opens(payload: bytes) -> bool:
+    return all(isinstance(entry, SummaryEntry | CarriedEntry) for entry in scan(payload).entries)
 
 
 def _leads_to(files: Files, before: TranscriptFile, generation: int) -> bool:
+    """Where something was said behind the line, its commit has failed, and the session has gone on in this file."""
     entries = scan(read_transcript(files, before.path)).entries
-    return any(isinstance(e, CompactionEntry) and e.generation == generation for e in entries)
+    last = entries[-1] if entries else None
+    return isinstance(last, CompactionEntry) and last.generation == generation
 
 
 def _record(
@@ -280,13 +299,33 @@ def _record(
     )
 
 
-def _finish_deletion(files: Files, named: list[TranscriptFile], session: str) -> None:
-    """Oldest generation first: the tombstone is in the newest."""
-    own = sorted((file for file in named if file.session == session), key=lambda file: file.generation)
-    for file in own:
-        files.remove(packed_path(file.path))
-    for file in own:
-        files.remove(file.path)
+def _finish_deletions(files: Files, data_dir: Path, index: Index) -> list[str]:
+    """Removes what is left of sessions with a tombstone; where the disk refuses, the next start tries again."""
+    done: list[str] = []
+    for session in index.with_tombstones():
+        record = index.find(session)
+        if record is not None and _removed(files, transcript_path(data_dir, record.agent, session, record.generation)):
+            index.remove(session)
+            done.append(session)
+    return done
+
+
+def _removed(files: Files, newest: Path) -> bool:
+    try:
+        remove_session(files, newest)
+    except StorageError as error:
+        log.warning("deletion.not_finished", file=newest.name, error=str(error))
+        return False
+    return True
+
+
+def remove_session(files: Files, newest: Path) -> None:
+    """Removes all files of a session, also those nothing points to. Its newest generation, which has the tombstone, is
+    the last. Blocking. Raises StorageError."""
+    session = newest.name.partition(".")[0]
+    own = [name for name in files.list_sizes(newest.parent) if name.startswith(f"{session}.")]
+    for name in sorted(own, key=lambda name: name == newest.name):
+        files.remove(newest.with_name(name))
 
 
 def _owner_told(key: SessionKey, entries: Sequence[Entry]) -> str | None:

@@ -32,7 +32,6 @@ from sessions.keys import MalformedKey, parse_key, person_of
 from sessions.lines import scan
 from sessions.packing import (
     pack_beside,
-    packed_path,
     read_transcript,
     remove_packed,
     remove_plain,
@@ -40,7 +39,7 @@ from sessions.packing import (
     unpack_beside,
 )
 from sessions.record import SessionRecord, SessionSettings
-from sessions.recovery import StartReport, reconcile
+from sessions.recovery import StartReport, clear_leftover, reconcile, remove_session
 from sessions.session import Request, Session, SessionGone
 from sessions.tally import tallied
 from sessions.transcript import Transcript, transcript_path
@@ -395,8 +394,19 @@ class SessionStore:
         """Lets a session go on in a new file that opens with what `build` makes of its entries; compare-and-set.
 
         `build` gets the entries as they are now and answers None when they are not what it expected: then nothing
-        happens, and this returns False. The old file says where the session goes on, and stays. Raises StorageError.
+        happens, and this returns False. The old file says where the session goes on, and stays. Once begun it is
+        carried through, also when the caller is cancelled. Raises StorageError; then the session goes on as it was.
         """
+        return await self._whole(self._move_generation(session, build, anchor, replay_from, change))
+
+    async def _move_generation(
+        self,
+        session: Session,
+        build: Callable[[Sequence[Entry]], Sequence[Entry] | None],
+        anchor: int,
+        replay_from: int,
+        change: Callable[[SessionRecord], SessionRecord],
+    ) -> bool:
         async with session.lock:
             if session.deleted:
                 raise SessionGone(session.id)
@@ -412,16 +422,31 @@ class SessionStore:
             following = dataclasses.replace(old, generation=generation, last_seq=last.seq, previous=f"{old.generation}")
             opening = self._stamped_after(last.seq, drafts)
             transcript = self._transcript(following)
-            await self._in_thread(lambda: transcript.append(opening))
-            await self._in_thread(lambda: session.transcript.append([last]))
+            await self._in_thread(lambda: self._lead_on(session.transcript, last, transcript, opening))
             record = change(tallied(following, opening))
             session.moved(opening, dataclasses.replace(record, entries=old.entries + 1), transcript)
             self._index.put(session.record)
             self._tell(session.id)
-            await self._journaled()
+            with contextlib.suppress(StorageError):  # the transcripts say it too, and the index is written later
+                await self._journaled()
             for hook in self.after_append:
                 hook(session, [last])
             return True
+
+    def _lead_on(self, old: Transcript, last: Entry, new: Transcript, opening: Sequence[Entry]) -> None:
+        """The new file is whole before the old one leads to it, and goes again where that cannot be written.
+
+        A line whose sync has failed may be on disk all the same. It leads nowhere then: it is cut before the next
+        append, and after a crash the old file is the newest.
+        """
+        clear_leftover(self._files, new.path, stamp=last.id)
+        new.append(opening)
+        try:
+            old.append([last])
+        except StorageError:
+            with contextlib.suppress(StorageError):  # the next attempt looks for it
+                self._files.remove(new.path)
+            raise
 
     async def end(self, session: Session, reason: EndReason, *, key: SessionKey | None = None) -> Session:
         """Ends a session and returns the next one of its key, not yet on disk. A session nobody used just goes on.
@@ -450,8 +475,13 @@ class SessionStore:
         return former
 
     async def delete(self, session_id: str) -> None:
-        """Removes a session for good. The tombstone comes first: a crash half-way finishes at the next start."""
-        session = await self.open(session_id)
+        """Removes a session for good. The tombstone comes first: what is cut half-way is finished at the next start.
+
+        Once begun it is carried through, also when the caller is cancelled. Raises SessionGone and StorageError.
+        """
+        await self._whole(self._delete(await self.open(session_id)))
+
+    async def _delete(self, session: Session) -> None:
         if session.record.state == "archived":
             await self._bury(session)
         elif session.record.ended != "deleted":
@@ -460,17 +490,16 @@ class SessionStore:
         async with session.lock:
             session.deleted = True
             await self._in_thread(lambda: self._remove_files(session))
-            self._index.remove(session_id)
-            self._tell(session_id)
+            self._index.remove(session.id)
+            self._tell(session.id)
             fresh = self._fresh.get(session.record.key)
-            if fresh is not None and fresh.record.previous == session_id:
+            if fresh is not None and fresh.record.previous == session.id:
                 del self._fresh[session.record.key]
             await self._journaled()
-        self._live.pop(session_id, None)
-        self._kept.drop(session_id)
+        self._live.pop(session.id, None)
+        self._kept.drop(session.id)
 
     def _remove_files(self, session: Session) -> None:
-        """Oldest generation first: the tombstone is in the newest."""
         record = session.record
         attached = _attached(session.entries)
         paths = self._paths(record)
@@ -479,11 +508,7 @@ class SessionStore:
                 attached |= _attached(scan(read_transcript(self._files, path)).entries)
         for sha256 in attached:
             self._blobs.release(sha256, record.session)
-        for path in paths:
-            self._files.remove(packed_path(path))
-        for path in paths:
-            if self._files.size(path) is not None:
-                self._files.remove(path)
+        remove_session(self._files, paths[-1])
 
     # --- the archive ----------------------------------------------------------------------------------------------
 

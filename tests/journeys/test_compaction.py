@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sessions.files import FaultyFiles
+from sessions.files import FaultyFiles, OsFiles, StorageFull
 from tests.bench.standin import StandIn
 from tests.journeys.daemon import KEY, Client, config, model_settings, running
 
@@ -215,3 +215,50 @@ async def test_a_request_id_is_known_after_compactions_and_a_restart(tmp_path: P
         await client.say("next", key=KEY)
         await client.say("/new")
         assert (await client.say(words(0), request_id="the-first"))["turn"] == first["turn"]
+
+
+class RefusesOutcome(OsFiles):
+    """A disk that is full at the moment when a transcript is told where the session goes on."""
+
+    refused = 0
+
+    def append(self, path: Path, payload: bytes, *, expected_size: int, sync: bool) -> int:
+        if b'"type":"compaction"' in payload and not self.refused:
+            self.refused += 1
+            raise StorageFull("no room")
+        return super().append(path, payload, expected_size=expected_size, sync=sync)
+
+
+class RefusesNewFile(OsFiles):
+    """A folder in which nothing new can be made, as without inodes."""
+
+    refused = 0
+
+    def create(self, path: Path, payload: bytes, *, sync: bool) -> None:
+        if path.name.endswith(".2.jsonl"):
+            self.refused += 1
+            raise StorageFull("no inode")
+        super().create(path, payload, sync=sync)
+
+
+@pytest.mark.parametrize("kind", [RefusesOutcome, RefusesNewFile])
+async def test_a_commit_the_disk_refuses_costs_one_summary_and_no_reply(
+    tmp_path: Path, standin: StandIn, kind: type[RefusesOutcome | RefusesNewFile]
+) -> None:
+    async with StandIn() as writer:
+        writer.says = lambda _: SUMMARY
+        settings = small(standin)
+        summary = {"provider": "openai", "base_url": writer.base_url, "model": "summary-model", "api_key": "x"}
+        settings["models"]["summary"] = {**summary, "window": 32_000}
+        settings["roles"]["summary"] = "summary"
+        files = kind()
+        async with running(tmp_path, config(**settings), files=files) as client:
+            for number in range(14):
+                assert (await client.say(words(number)))["state"] == "done"
+                await settled(client)
+            session = await client.get(f"/v1/sessions/{KEY}")
+            assert files.refused
+            assert len(writer.requests) == 1, "the next attempt is a minute later"
+            assert "could not be stored" in session["compaction"]["error"]
+            assert session["compaction"]["failures"] == 1
+            assert session["generation"] == (2 if kind is RefusesOutcome else 1)
