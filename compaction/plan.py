@@ -40,8 +40,8 @@ LEAST_SUMMARY = 100
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """`summarised_through` is the anchor: the summary covers everything up to it. From `replay_from` on entries stay
-    word for word; `pinned` ones before it as well. `fresh` are the entries no summary covers yet; `prefix` is all the
-    plan was made of, and is what must not have changed when its summary is committed.
+    word for word; those before it that are pinned when the summary is committed as well. `fresh` are the entries no
+    summary covers yet; `prefix` is all the plan was made of, and is what must not have changed by then.
 
     The summary stands for `replaced` tokens and may have at most `summary_limit`. `shortfall` says, for people, why
     what is left will be above the target; None when it will not.
@@ -49,7 +49,6 @@ class Plan:
 
     summarised_through: int
     replay_from: int
-    pinned: frozenset[int]
     previous: SummaryEntry | None
     fresh: tuple[Entry, ...]
     prefix: tuple[Entry, ...]
@@ -105,7 +104,6 @@ def plan_compaction(
     return Plan(
         summarised_through=anchor,
         replay_from=replay_from,
-        pinned=frozenset(seq for seq in pinned if seq < replay_from),
         previous=previous,
         fresh=fresh,
         prefix=prefix,
@@ -229,7 +227,9 @@ def pinned_seqs(entries: Sequence[Entry]) -> set[int]:
     """Messages that stay word for word through all compactions: texts only, since a call would need its result."""
     flat = uncarried(entries)
     wanted: dict[int, bool] = {e.of: e.pinned for e in flat if isinstance(e, PinnedEntry)}
-    texts = {e.seq for e in flat if isinstance(e, UserEntry) or (isinstance(e, AssistantEntry) and not e.calls)}
+    texts = {
+        e.seq for e in _spoken(flat) if isinstance(e, UserEntry) or (isinstance(e, AssistantEntry) and not e.calls)
+    }
     return {seq for seq, pinned in wanted.items() if pinned and seq in texts}
 
 
@@ -282,12 +282,13 @@ def next_generation(
         model=model,
         tokens=tokens,
     )
+    pinned = pinned_seqs(entries_now)
     dropped = (SummaryEntry, CompactionStartedEntry, CompactionFailedEntry)
     kept = [
         e
         for e in uncarried(entries_now)
         if not isinstance(e, dropped)
-        and (e.seq >= plan.replay_from or e.seq in plan.pinned or (isinstance(e, PinnedEntry) and e.of in plan.pinned))
+        and (e.seq >= plan.replay_from or e.seq in pinned or (isinstance(e, PinnedEntry) and e.of in pinned))
     ]
     return [opening, *(_carried(e, alone=e.seq < plan.replay_from) for e in kept)]
 

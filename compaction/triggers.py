@@ -102,8 +102,12 @@ class CompactionState:
 def is_due(
     policy: CompactionPolicy, state: CompactionState, *, tokens: int, window: int, messages: int, now: datetime
 ) -> str | None:
-    """Why a compaction is due (`threshold`, `messages`), or None. `tokens`: size of the next prompt."""
-    if not policy.enabled or (state.retry_at is not None and now < state.retry_at):
+    """Why a compaction is due (`threshold`, `messages`), or None. `tokens`: size of the next prompt.
+
+    A next attempt further away than any wait is of a clock that was ahead, and is now.
+    """
+    cooling = state.retry_at is not None and now < state.retry_at <= now + RETRIES[-1]
+    if not policy.enabled or cooling:
         return None
     since = messages - state.messages_at_last
     if since < policy.min_messages or tokens < state.blocked_below:

@@ -91,9 +91,11 @@ class Cleanup:
     # --- when -----------------------------------------------------------------------------------------------------
 
     def next_due(self, now: datetime) -> datetime | None:
-        """Once a day at its time. A machine that is off at that time cleans up an hour after its start."""
+        """Once a day at its time. A machine that is off at that time cleans up an hour after its start; a clock that is
+        set back makes nobody wait longer than a day."""
         if self._policy.daily_at is None:
             return None
+        self._due_after = min(self._due_after, now)
         at = next_boundary(time.fromisoformat(self._policy.daily_at), self._zone, self._due_after)
         return min(at, self._due_after + AFTER_START) if self._first else at
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compaction.plan import NothingToDo, Plan, next_generation, pin_refusal, plan_compaction
+from compaction.plan import NothingToDo, Plan, next_generation, pin_refusal, pinned_seqs, plan_compaction
 from compaction.policy import CompactionPolicy
 from sessions.context import open_turns, render_messages, uncarried
 from sessions.entries import AssistantEntry, Entry, PinnedEntry, SummaryEntry, ToolResultEntry, UserEntry, turn_id
@@ -153,6 +153,20 @@ def test_a_turn_larger_than_the_overlap_is_cut_where_the_model_spoke_after_a_res
     first = next(e for e in chat.file if e.seq == plan.replay_from)
     assert isinstance(first, AssistantEntry)
     assert plan.replay_from > asked.seq
+
+
+def test_a_message_pinned_while_its_summary_is_written_stays_and_an_unpinned_one_goes() -> None:
+    chat = Chat()
+    for _ in range(8):
+        chat.turn(40, 0, late=False)
+    kept, given_up = [seq for seq, entry in chat.said.items() if isinstance(entry, UserEntry)][:2]
+    chat.write(PinnedEntry(of=given_up))
+    plan = plan_compaction(chat.file, POLICY, WINDOW, overlap=False)
+    assert isinstance(plan, Plan)
+    chat.write(PinnedEntry(of=kept), PinnedEntry(of=given_up, pinned=False))
+    chat.compact(plan)
+    assert [e.seq for e in uncarried(chat.file) if isinstance(e, UserEntry)] == [kept]
+    assert pinned_seqs(chat.file) == {kept}
 
 
 def test_a_pinned_message_stays_word_for_word_through_generations() -> None:

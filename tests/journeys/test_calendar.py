@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gateway.clock import ManualClock
@@ -213,3 +213,14 @@ async def test_housekeeping_comes_by_the_scheduler_also_after_the_machine_slept(
 
 def uploads(folder: Path) -> int:
     return len([path for path in (folder / "blobs").rglob("*") if path.is_file() and path.suffix == ""])
+
+
+async def test_a_clean_up_is_a_day_away_at_most_when_a_clock_that_was_ahead_is_put_right(tmp_path: Path) -> None:
+    clock = ManualClock(NOON.replace(year=2031))
+    async with running(tmp_path, settings(), clock=clock) as client:
+        cleanup = client.daemon.parts.cleanup
+        await cleanup.run_due(clock.now())
+        due = cleanup.next_due(NOON)
+        assert due is not None
+        assert NOON < due <= NOON + timedelta(days=1)
+        assert cleanup.next_due(due) == due
