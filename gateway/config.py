@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin
 from zoneinfo import ZoneInfo
 
 import yaml
@@ -13,9 +14,11 @@ from yaml.error import MarkedYAMLError
 
 from compaction.policy import CompactionPolicy
 from gateway.agents import AgentPolicy
+from gateway.clock import machine_zone
 from gateway.commands import CommandsPolicy
 from gateway.http.policy import AuthPolicy, ServerPolicy
 from gateway.jobs.policy import DeliverPolicy, HookPolicy, JobsPolicy, check_names, none_is_empty
+from gateway.jobs.timing import schedule_of
 from gateway.models.policy import LOCAL, ModelPolicy, RolesPolicy
 from gateway.schedules import BadSchedule, parse_cron
 from gateway.surfaces.policy import EngramPolicy, EngramProjectPolicy
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 PREFIX = "SESSIOND_"
 SEPARATOR = "__"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECRETS = frozenset({"api_key", "token", "secret"})
 NOT_SETTINGS = frozenset({"SESSIOND_URL", "SESSIOND_TOKEN", "SESSIOND_CONFIG"})
 
@@ -108,10 +112,11 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Config:
             place = name[len(PREFIX) :].lower().split(SEPARATOR)
             _put(settings, place, value if place[-1] in SECRETS else _yaml(value, name), name)
     try:
-        config = Config.model_validate(settings)
+        config = Config.model_validate(_without_empty(settings, Config))
     except ValidationError as error:
         raise BadConfig([_problem(item) for item in error.errors()]) from None
-    problems = [*_dangling(config), *_schedules(config)]
+    zone = machine_zone(environ.get("TZ"), Path("/etc/localtime"))
+    problems = [*_dangling(config), *_schedules(config, zone)]
     if problems:
         raise BadConfig(problems)
     return config
@@ -129,6 +134,14 @@ class _Loader(yaml.SafeLoader):
             seen.add(name)
         return super().construct_mapping(node, deep)
 
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        """What a value cannot be is told with its line: 30 February, a number of 5,000 digits."""
+        try:
+            return super().construct_object(node, deep)  # pyright: ignore[reportUnknownMemberType]
+        except (ValueError, OverflowError, TypeError, KeyError, AttributeError) as error:
+            kind = node.tag.rpartition(":")[2]
+            raise MarkedYAMLError(problem=f"this is no {kind}", problem_mark=node.start_mark) from error
+
     def construct_yaml_int(self, node: Any) -> Any:
         return node.value if ":" in node.value else super().construct_yaml_int(node)
 
@@ -136,11 +149,27 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
+def _without_empty(settings: dict[str, Any], kind: Any) -> dict[str, Any]:
+    """A group whose lines are all commented out is left out, as in `server:` with nothing under it."""
+    kept: dict[str, Any] = {}
+    for name, value in settings.items():
+        field = kind.model_fields.get(name)
+        group = field.annotation if field is not None and _is_model(field.annotation) else None
+        if value is None and field is not None and (group is not None or get_origin(field.annotation) in (dict, tuple)):
+            continue
+        inner = group is not None and isinstance(value, dict)
+        kept[name] = _without_empty(cast("dict[str, Any]", value), group) if inner else value
+    return kept
+
+
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except OSError as error:
         raise BadConfig([f"{path}: cannot be read: {error.strerror}."]) from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise BadConfig([f"{path}, line {line}: is not written in UTF-8. Save the file as UTF-8."]) from error
     settings = _yaml(text, str(path))
     if settings is None:
         return {}
@@ -152,6 +181,8 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _yaml(text: str, where: str) -> Any:
     try:
         return yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
+    except RecursionError as error:
+        raise BadConfig([f"{where}: is nested too deeply."]) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
@@ -174,7 +205,9 @@ def dump_yaml(value: Any, *, flow: bool = False) -> str:
 def _put(settings: dict[str, Any], names: list[str], value: Any, variable: str) -> None:
     *outer, last = names
     for name in outer:
-        inner = settings.setdefault(name, {})
+        if settings.get(name) is None:
+            settings[name] = {}
+        inner = settings[name]
         if not isinstance(inner, dict):
             raise BadConfig([f"{variable}: {name} is not a group of settings."])
         settings = cast("dict[str, Any]", inner)
@@ -231,6 +264,12 @@ def _dangling(config: Config) -> Iterator[str]:
         for name in policy.fallbacks:
             if name not in known:
                 yield f"models.{model}.fallbacks: there is no model {name!r} under models."
+    work = [("jobs.scheduled", one) for one in config.jobs.scheduled] + [("hooks", one) for one in config.hooks]
+    for place, one in work:
+        if one.model is not None and one.model not in known:
+            yield f"{place}.{one.name}.model: there is no model {one.model!r} under models."
+        if config.agents and one.agent not in {"main", *config.agents}:
+            yield f"{place}.{one.name}.agent: there is no agent {one.agent!r} under agents."
 
 
 def _channel_of_project(config: Config, project: EngramProjectPolicy) -> Iterator[str]:
@@ -248,8 +287,13 @@ def _channel_of_project(config: Config, project: EngramProjectPolicy) -> Iterato
     yield f"engram.projects: {project.project!r} is the name of a channel too ({where}). Give the project another name."
 
 
-def _schedules(config: Config) -> Iterator[str]:
-    """Cron expressions that memory, which knows none, has taken as texts."""
+def _schedules(config: Config, zone: ZoneInfo) -> Iterator[str]:
+    """Schedules that never come due, and cron expressions that memory, which knows none, has taken as texts."""
+    for job in config.jobs.scheduled:
+        try:
+            schedule_of(job, zone, EPOCH)
+        except BadSchedule as error:
+            yield f"jobs.scheduled.{job.name}: {error}"
     batch = config.memory.learn.batch
     try:
         if batch is not None:

@@ -50,7 +50,7 @@ class IndexPolicy(Policy):
     url: Annotated[str | None, AfterValidator(_check_server)] = Field(
         default=None, description="Address of a Chroma server (`chroma run`); null: inside the daemon."
     )
-    check_s: Annotated[float, Field(gt=0)] = Field(
+    check_s: Annotated[float, Field(gt=0, le=86_400)] = Field(
         default=10, description="How often the index is looked at, and mended, in seconds."
     )
     messages: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
@@ -66,7 +66,7 @@ class FilesPolicy(Policy):
     chunk_overlap: Annotated[int, Field(ge=0, le=4000)] = Field(
         default=80, description="Tokens a piece shares with the one before it."
     )
-    compare_s: Annotated[float, Field(gt=0)] = Field(
+    compare_s: Annotated[float, Field(gt=0, le=86_400)] = Field(
         default=30, description="How often the folders are compared with the index, beside the watcher, in seconds."
     )
     prefix_chars: Annotated[int, Field(ge=0)] = Field(
@@ -151,7 +151,7 @@ class RetentionPolicy(Policy):
 class TrashPolicy(Policy):
     """Memories that were deleted, and can be brought back."""
 
-    days: Annotated[float, Field(gt=0)] | None = Field(
+    days: Annotated[float, Field(gt=0, le=3660)] | None = Field(
         default=None, description="Days after which they are deleted for good; null: never by itself."
     )
 
@@ -183,7 +183,7 @@ class ConsolidationPolicy(Policy):
     """Tidying what is remembered of a person, by the model of roles.consolidation."""
 
     enabled: bool = Field(default=False, description="By itself, for everybody. Persons may change it for themselves.")
-    hours_since: Annotated[float, Field(ge=0)] = Field(
+    hours_since: Annotated[float, Field(ge=0, le=87_840)] = Field(
         default=24, description="Hours since the last run, before it runs again by itself."
     )
     conversations_since: Annotated[int, Field(ge=0)] = Field(

@@ -10,6 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from sessions.keys import DirectScope, KeyType, MalformedKey, clean_id
 
+LONGEST_DAYS = 3660
+LONGEST_MINUTES = LONGEST_DAYS * 24 * 60
 QueueMode = Literal["followup", "collect", "steer", "interrupt"]
 _CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
@@ -67,7 +69,7 @@ class ResetOverride(Policy):
     """Reset settings of one session type, channel or session; what is left out is inherited."""
 
     daily_at: DailyAt = Field(default=None, description="Local time of the daily reset; null switches it off.")
-    idle_minutes: Annotated[int, Field(ge=1)] | None = Field(
+    idle_minutes: Annotated[int, Field(ge=1, le=LONGEST_MINUTES)] | None = Field(
         default=None, description="Minutes without a message from a person; null switches the idle reset off."
     )
 
@@ -77,10 +79,10 @@ class ResetPolicy(Policy):
 
     daily_at: DailyAt = Field(default="04:00", description="Local time of the daily reset; null: off.")
     timezone: ZoneName = Field(default=None, description="IANA zone of daily_at; null: the machine's zone.")
-    idle_minutes: Annotated[int, Field(ge=1)] | None = Field(
+    idle_minutes: Annotated[int, Field(ge=1, le=LONGEST_MINUTES)] | None = Field(
         default=None, description="Minutes without a message from a person after which a session ends; null: off."
     )
-    quiet_minutes: Annotated[int, Field(ge=0)] = Field(
+    quiet_minutes: Annotated[int, Field(ge=0, le=LONGEST_MINUTES)] = Field(
         default=30, description="A daily reset waits until nobody wrote for this many minutes."
     )
     by_type: dict[KeyType, ResetOverride] = Field(
@@ -124,12 +126,12 @@ class CleanupPolicy(Policy):
     What runs, pinned sessions and those of type main are never touched.
     """
 
-    after_days: Annotated[int, Field(ge=1)] | None = Field(
+    after_days: Annotated[int, Field(ge=1, le=LONGEST_DAYS)] | None = Field(
         default=30,
         description="Days without use after which a session is archived: packed, out of the list, still readable, "
         "searchable and restorable; null: never.",
     )
-    delete_after_days: Annotated[int, Field(ge=1)] | None = Field(
+    delete_after_days: Annotated[int, Field(ge=1, le=LONGEST_DAYS)] | None = Field(
         default=None, description="Days without use after which an archive is deleted for good; null: never."
     )
     max_bytes: Annotated[int, Field(ge=0)] | None = Field(

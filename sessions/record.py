@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sessions.entries import EPOCH, EndReason, JsonObject, format_time, parse_time
-from sessions.policy import QueueMode, ResetOverride
+from sessions.policy import LONGEST_MINUTES, QueueMode, ResetOverride
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -210,7 +210,9 @@ def _settings_to_json(settings: SessionSettings) -> JsonObject:
 
 
 def _settings_from_json(raw: Mapping[str, Any]) -> SessionSettings:
-    reset = raw.get("reset")
+    reset: JsonObject | None = raw.get("reset")
+    if reset is not None and isinstance(reset.get("idle_minutes"), int):
+        reset = {**reset, "idle_minutes": min(reset["idle_minutes"], LONGEST_MINUTES)}  # older versions took any number
     return SessionSettings(
         model=raw.get("model"),
         queue_mode=cast("QueueMode | None", raw.get("queue_mode")),

@@ -149,6 +149,8 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
             return PartState(state="degraded", detail=problem)
         if not parts.jobs.store.is_open:
             return PartState(state="starting", detail="being opened; what is due waits")
+        if unusable := parts.jobs.unusable:
+            return PartState(state="degraded", detail=unusable)
         return PartState(state="ok", detail=f"{parts.jobs.runs.going} runs go on, {parts.jobs.runs.waiting} wait")
 
     return {

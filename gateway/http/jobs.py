@@ -146,8 +146,9 @@ class _Jobs:
         return json_answer(await self._shown(job), 201, Location=f"/v1/jobs/{job.id}")
 
     def _policy(self, body: JobIn) -> JobPolicy:
-        """The definition, with a schedule that can be due. Raises Problem."""
+        """The definition, with a schedule that can be due. Raises Problem and UnknownModel."""
         policy = JobPolicy.model_validate(body, from_attributes=True)
+        self._parts.models.choose(policy.agent, policy.model)
         times = self._previewed(policy, self._parts.clock.now(), 1).times
         if not times:
             raise Problem(422, "Invalid request", "at: is in the past", [("at", "is in the past")])
@@ -177,7 +178,7 @@ class _Jobs:
 
     async def _shown(self, job: Job) -> JobView:
         times = self._parts.jobs.book.due_times(job, SHOWN_TIMES)
-        notes = self._previewed(job.policy, self._parts.clock.now(), 1).notes
+        notes = () if job.aside else self._previewed(job.policy, self._parts.clock.now(), 1).notes
         runs = await self._parts.jobs.store.runs("job", job.id, limit=1)
         states = await self._parts.jobs.store.delivery_states([run.id for run in runs])
         return job_view(

@@ -12,7 +12,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from gateway.http.json import clean_text, dump
-from gateway.jobs.book import NameTaken
+from gateway.jobs.book import NameTaken, SetAside
 from gateway.jobs.store import JobsClosed
 from gateway.ledger import LedgerClosed
 from gateway.models.base import ModelError, UnknownModel
@@ -103,6 +103,8 @@ def problem_of(error: Exception) -> Problem | None:
             return Problem(400, "Bad cursor", str(error), [("cursor", str(error))])
         case NameTaken():
             return Problem(409, "Name taken", str(error), [("name", str(error))])
+        case SetAside():
+            return Problem(409, "Job set aside", str(error))
         case Stopping() | LedgerClosed() | JobsClosed():
             return Problem(503, "Not available", str(error), headers={"Retry-After": "5"})
         case SearchTooBroad():

@@ -19,12 +19,15 @@ from gateway.jobs.decisions import (
     done_with,
     overlapping,
     plan_job,
+    set_aside,
     set_back,
     start_times,
+    waits_until,
 )
 from gateway.jobs.runs import is_open, run_facts
 from gateway.jobs.timing import next_after, zone_of
 from gateway.jobs.values import Delivery, Job, Run, Trigger
+from gateway.schedules import BadSchedule
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -44,6 +47,10 @@ Times = Sequence[tuple[datetime, Trigger]]
 
 class NameTaken(Exception):
     """There is a job of that name already."""
+
+
+class SetAside(Exception):
+    """A job whose definition cannot be used on this machine; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +104,15 @@ class JobBook:
         known = self._jobs.get(wanted)
         return known or next((job for job in self._jobs.values() if job.policy.name == wanted), None)
 
+    @property
+    def aside(self) -> list[str]:
+        """The names of jobs that cannot be used on this machine."""
+        return sorted(job.policy.name for job in self._jobs.values() if job.aside)
+
     def due_times(self, job: Job, count: int) -> list[datetime]:
-        """The next times of a job, whether it is active or not."""
+        """The next times of a job, whether it is active or not; none of one that is set aside."""
+        if job.aside:
+            return []
         following = next_after(job.policy, self._machine_zone, job.anchor)
         times: list[datetime] = []
         at = job.due_at if job.active else following(self._clock.now())
@@ -110,7 +124,7 @@ class JobBook:
     def next_due(self, now: datetime) -> datetime | None:
         """When the next job is due; now when the clock was set back by days."""
         if self._looks is None:
-            jobs = self._jobs.values()
+            jobs = [job for job in self._jobs.values() if not job.aside]
             self._looks = _Looks(
                 first_at=min((at for job in jobs if (at := job.next_at) is not None), default=None),
                 last=max((job for job in jobs if job.last_due), key=lambda job: job.last_due or now, default=None),
@@ -139,17 +153,19 @@ class JobBook:
                 return None
             if any(other.policy.name == policy.name and other.id != job_id for other in self._jobs.values()):
                 raise NameTaken(f"There is a job called {policy.name!r} already. Choose another name.")
-            changed = dataclasses.replace(
-                job, policy=policy, anchor=self._clock.now(), failures=0, retry_at=None, disabled=None
-            )
+            changed = _anew(job, policy, anchor=self._clock.now())
             return await self._keep(self._timed(changed))
 
     async def pause(self, job_id: str, paused: bool) -> Job | None:
-        """Stops it from running by itself, or lets it again, also after too many failures. Nothing is caught up."""
+        """Stops it from running by itself, or lets it again, also after too many failures. Nothing is caught up.
+
+        Raises SetAside.
+        """
         async with self._lock:
             job = self._jobs.get(job_id)
             if job is None:
                 return None
+            _check_usable(job)
             changed = dataclasses.replace(job, paused=paused)
             if not paused:
                 changed = self._timed(dataclasses.replace(changed, failures=0, retry_at=None, disabled=None))
@@ -162,7 +178,8 @@ class JobBook:
             self._replace((), [job_id])
 
     async def run_now(self, job: Job) -> Run:
-        """A run by hand, beside the schedule."""
+        """A run by hand, beside the schedule. Raises SetAside."""
+        _check_usable(job)
         now = self._clock.now()
         run = self._run(job, now, now, "manual")
         await self._store.save(runs=[run])
@@ -193,23 +210,50 @@ class JobBook:
 
     async def load(self) -> None:
         """Reads the jobs, brings them up to the configuration, and settles runs that were open. Raises JobsClosed."""
-        known = {job.id: job for job in await self._store.jobs()}
+        stored = {job.id: job for job in await self._store.jobs()}
+        known = dict(stored)
+        now = self._clock.now()
         by_name = {job.policy.name: job for job in known.values()}
         configured = {policy.name: policy for policy in self._policy.scheduled}
         changed: list[Job] = []
         for name, policy in configured.items():
             job = by_name.get(name)
             if job is None:
-                now = self._clock.now()
                 job = Job(id=self._clock.new_id(), origin="config", policy=policy, created_at=now, anchor=now)
-                changed.append(self._timed(job))
-            elif job.policy != policy or job.origin != "config":
-                job = dataclasses.replace(job, origin="config", policy=policy, failures=0, retry_at=None, disabled=None)
-                changed.append(self._timed(job))
+                changed.append(self._timed_or_aside(job))
+            elif job.aside or job.policy != policy or job.origin != "config":
+                job = _anew(dataclasses.replace(job, origin="config"), policy, anchor=job.anchor)
+                changed.append(self._timed_or_aside(job))
         removed = [job.id for job in known.values() if job.origin == "config" and job.policy.name not in configured]
+        known.update({job.id: job for job in changed})
+        for number, job in enumerate(list(known.values()), 1):
+            if number % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            known[job.id] = self._as_of(job, now)
+        changed = [job for job in known.values() if not job.aside and job is not stored.get(job.id)]
         await self._store.save(jobs=changed, removed=removed)
-        self._replace([*known.values(), *changed], removed)
+        self._replace(list(known.values()), removed)
+        for job in known.values():
+            if job.aside:
+                log.warning("job.set_aside", job=job.policy.name, why=job.disabled)
         self._loaded.set()
+
+    def _timed_or_aside(self, job: Job) -> Job:
+        try:
+            return self._timed(job)
+        except BadSchedule as error:
+            return set_aside(job, str(error))
+
+    def _as_of(self, job: Job, now: datetime) -> Job:
+        """A job that was kept, on this machine at this time: a cron expression that is not due yet is due by the zone
+        of today, and what has no schedule here is set aside."""
+        if job.aside:
+            return job
+        try:
+            due = waits_until(job, now, next_after(job.policy, self._machine_zone, job.anchor))
+        except BadSchedule as error:
+            return set_aside(job, str(error))
+        return job if due == job.due_at else dataclasses.replace(job, due_at=due)
 
     async def recover(self, opened: Sequence[Run]) -> None:
         """Runs of jobs that were open when the daemon ended: finished, taken up again, or left."""
@@ -260,7 +304,7 @@ class JobBook:
             for number, job in enumerate(self._jobs.values(), 1):
                 if number % YIELD_EVERY == 0:
                     await asyncio.sleep(0)  # a thousand jobs at once do not hold up replies
-                if not set_back(job, now) and (job.next_at is None or job.next_at > now):
+                if job.aside or (not set_back(job, now) and (job.next_at is None or job.next_at > now)):
                     continue
                 plan = plan_job(job, now, next_after(job.policy, self._machine_zone, job.anchor))
                 if plan is not None:
@@ -369,12 +413,12 @@ class JobBook:
                 )
             jobs: list[Job] = []
             removed: list[str] = []
-            if job is not None:
-                after = after_run(job, run, self._clock.now()) if run.trigger != "manual" else job
+            if job is not None and not job.aside and run.trigger != "manual":
+                after = after_run(job, run, self._clock.now())
                 if after.disabled and not job.disabled:
                     log.warning("job.disabled", job=job.policy.name, why=after.disabled)
                     deliveries.extend(self._notice(after, run))
-                if run.trigger != "manual" and done_with(after):
+                if done_with(after):
                     removed.append(job.id)
                 else:
                     jobs.append(after)
@@ -394,6 +438,17 @@ class JobBook:
                 job.policy.deliver, key=run.key, kind="job.disabled", notice=text, facts={"job": job.policy.name}
             )
         ]
+
+
+def _anew(job: Job, policy: JobPolicy, *, anchor: datetime) -> Job:
+    """A job with another definition; what went wrong with the one before is forgotten."""
+    return dataclasses.replace(job, policy=policy, anchor=anchor, failures=0, retry_at=None, disabled=None, aside=False)
+
+
+def _check_usable(job: Job) -> None:
+    """Raises SetAside."""
+    if job.aside:
+        raise SetAside(f"The job {job.policy.name} cannot run: {job.disabled}")
 
 
 def _last_run(run: Run, zone: ZoneInfo) -> dict[str, Any]:

@@ -123,6 +123,21 @@ def set_back(job: Job, now: datetime) -> bool:
     return job.last_due is not None and job.last_due - now > SET_BACK
 
 
+def waits_until(job: Job, now: datetime, next_after: NextAfter) -> datetime | None:
+    """What a job waits for that is not due yet. A cron expression names it anew: the zone, or what is known of it, may
+    have changed since. What was dealt with before a clock was set back stays dealt with."""
+    if job.policy.expression is None or job.due_at is None or job.due_at <= now:
+        return job.due_at
+    return next_after(now if job.last_due is None else max(now, job.last_due))
+
+
+def set_aside(job: Job, why: str) -> Job:
+    """A job that cannot be used on this machine; what is on the disk is not touched."""
+    return dataclasses.replace(
+        job, aside=True, disabled=f"{why.rstrip('.')}. Mend what is missing on this machine, or define the job anew."
+    )
+
+
 def start_times(now: datetime, count: int, at_once: int, spread_s: float) -> list[datetime]:
     """When runs that are due together start: as many as may run do so now, the others over a few seconds."""
     later = max(0, count - at_once)

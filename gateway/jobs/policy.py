@@ -19,7 +19,7 @@ from pydantic import (
 from gateway.jobs.addresses import parse_allowed, target_of
 from gateway.jobs.signatures import Scheme, signing_key
 from sessions.keys import MalformedKey, parse_key
-from sessions.policy import Policy, ZoneName
+from sessions.policy import LONGEST_DAYS, Policy, ZoneName
 
 Missed = Literal["skip", "once", "all"]
 Overlap = Literal["skip", "queue", "cancel"]
@@ -27,7 +27,7 @@ Overlap = Literal["skip", "queue", "cancel"]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 EXAMPLE_SECRET = "whsec_Y2hhbmdlLW1lLWNoYW5nZS1tZS1jaGFuZ2UtbWU="  # noqa: S105  (refused where strangers call)
 _EVERY = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-_LONGEST = timedelta(days=3660)
+_LONGEST = timedelta(days=LONGEST_DAYS)
 REVEAL = "reveal"
 
 
@@ -209,7 +209,7 @@ class JobsPolicy(Policy):
     spread_s: Annotated[float, Field(ge=0, le=60)] = Field(
         default=5, description="Seconds over which the starts of jobs that are due together are spread."
     )
-    run_retention_hours: Annotated[float, Field(gt=0)] | None = Field(
+    run_retention_hours: Annotated[float, Field(gt=0, le=LONGEST_DAYS * 24)] | None = Field(
         default=24, description="Hours the sessions of runs are kept; the record of a run stays. null: for ever."
     )
 
@@ -277,7 +277,7 @@ class DeliverPolicy(Policy):
         "10.0.0.0/8 or hooks.lan.",
     )
     timeout_s: Annotated[float, Field(gt=0, le=300)] = Field(default=15, description="Limit of one attempt.")
-    give_up_hours: Annotated[float, Field(gt=0)] = Field(
+    give_up_hours: Annotated[float, Field(gt=0, le=LONGEST_DAYS * 24)] = Field(
         default=24,
         description="Hours after which a delivery that never succeeded is dead; it can be sent again by hand.",
     )

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import structlog
+from pydantic import ValidationError
+
 from gateway.jobs.policy import REVEAL
+from gateway.jobs.reading import job_aside, reason_of
 from gateway.jobs.values import OPEN, Delivery, DeliveryStatus, Job, Run, RunKind
 from gateway.opening import Opening
 
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from sqlalchemy import Table
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+log = structlog.get_logger()
 
 T = TypeVar("T", Job, Run, Delivery)
 BATCH = 50
@@ -60,6 +66,7 @@ class JobStore:
         self._writing = asyncio.Lock()
         self._adapters: dict[type[Any], TypeAdapter[Any]] = {}
         self.problem: str | None = None
+        self.unread: set[str] = set()
         self.after_save: list[Callable[[Sequence[Run], Sequence[Delivery]], None]] = []
 
     @property
@@ -179,10 +186,18 @@ class JobStore:
     # --- reading --------------------------------------------------------------------------------------------------
 
     async def jobs(self) -> list[Job]:
-        """All jobs, in the order they were made."""
+        """All jobs, in the order they were made. One that cannot be read here is among them, set aside."""
         from gateway.jobs.tables import jobs_table
 
-        return await self._values(Job, jobs_table, jobs_table.select().order_by(jobs_table.c.id))
+        async with self._connected() as connection:
+            rows = (await connection.execute(jobs_table.select().order_by(jobs_table.c.id))).all()
+        return [self._job(row.id, row.name, row.body) for row in rows]
+
+    def _job(self, job_id: str, name: str, body: str) -> Job:
+        try:
+            return self._adapter(Job).validate_json(body)
+        except ValidationError as error:
+            return job_aside(job_id, name, body, error)
 
     async def run(self, run_id: str) -> Run | None:
         from gateway.jobs.tables import runs_table
@@ -301,9 +316,21 @@ class JobStore:
         return None if found is None else int(found.seq)
 
     async def _values(self, kind: type[T], table: Table, query: Any) -> list[T]:
+        """What cannot be read is told, and left where it is."""
         async with self._connected() as connection:
-            rows = (await connection.execute(query.with_only_columns(table.c.body))).all()
-        return [self._adapter(kind).validate_json(row[0]) for row in rows]
+            rows = (await connection.execute(query.with_only_columns(table.c.id, table.c.body))).all()
+        values: list[T] = []
+        for row in rows:
+            try:
+                values.append(self._adapter(kind).validate_json(row.body))
+            except ValidationError as error:
+                self._tell_unread(f"{table.name} {row.id}", error)
+        return values
+
+    def _tell_unread(self, place: str, error: ValidationError) -> None:
+        if place not in self.unread:
+            self.unread.add(place)
+            log.error("jobs.row_not_read", place=place, why=reason_of(error))
 
     def _text(self, value: Job | Run | Delivery) -> str:
         return self._adapter(type(value)).dump_json(value, exclude_defaults=True, context=REVEAL).decode()

@@ -31,9 +31,10 @@ def schedule_of(policy: JobPolicy, machine_zone: ZoneInfo, anchor: datetime) -> 
 
 def in_zone(at: datetime, zone: ZoneInfo) -> datetime:
     """The instant, in UTC; a time without an offset is one of the zone. Raises BadSchedule."""
-    if at.tzinfo is not None:
-        return at.astimezone(UTC)
-    instant = instant_of(at, zone)
+    try:
+        instant = instant_of(at, zone) if at.tzinfo is None else at.astimezone(UTC)
+    except OverflowError as error:
+        raise BadSchedule(f"{at:%Y-%m-%d} is beyond what a schedule can be.") from error
     if instant is None:
         raise BadSchedule(f"{at:%Y-%m-%d} does not exist in {zone.key}.")
     return instant

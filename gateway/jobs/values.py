@@ -21,7 +21,10 @@ FAILED: tuple[RunStatus, ...] = ("error", "timeout")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A job and how it stands. `due_at` is its next due time, `last_due` the last one that is dealt with; `retry_at`
-    is set while its last run has failed, and comes before both. `anchor`: from where `every` counts."""
+    is set while its last run has failed, and comes before both. `anchor`: from where `every` counts.
+
+    `aside`: its definition cannot be used on this machine, and `disabled` says why. It stays on the disk as it is.
+    """
 
     id: str
     origin: Origin
@@ -34,6 +37,7 @@ class Job:
     retry_at: datetime | None = None
     failures: int = 0
     disabled: str | None = None
+    aside: bool = False
 
     @property
     def active(self) -> bool:

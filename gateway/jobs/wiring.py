@@ -60,6 +60,14 @@ class JobParts:
     scheduler: Scheduler
     zone: ZoneInfo
 
+    @property
+    def unusable(self) -> str | None:
+        """What is kept and cannot be used on this machine."""
+        aside, unread = self.book.aside, len(self.store.unread)
+        told = [f"jobs set aside, with the reason where they are listed: {', '.join(aside)[:500]}"] if aside else []
+        told += [f"{unread} rows of runs or deliveries cannot be read; the log names them"] if unread else []
+        return "; ".join(told) or None
+
     async def run(self) -> None:
         """Opens the store, takes up what was open, and runs until it is cancelled; the scheduler says when."""
         await self._opened()

@@ -119,6 +119,76 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, text: str, told: str) -> N
     assert told in problems(tmp_path, text)[0]
 
 
+JOB = "jobs: {scheduled: [{name: tea, message: x, "
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (JOB + "schedule: 99 * * * *}]}\n", "jobs.scheduled.tea: '99 * * * *' is no cron expression"),
+        (JOB + "at: 2011-12-30 08:00:00, timezone: Pacific/Apia}]}\n", "jobs.scheduled.tea: 2011-12-30 does not exist"),
+        (JOB + "at: 9999-12-31T23:00:00-12:00}]}\n", "jobs.scheduled.tea: 9999-12-31 is beyond"),
+        (JOB + "every: 1h, model: gone}]}\n", "jobs.scheduled.tea.model: there is no model 'gone' under models."),
+        (
+            "agents: {helper: {}}\n" + JOB + "every: 1h, agent: gone}]}\n",
+            "jobs.scheduled.tea.agent: there is no agent 'gone' under agents.",
+        ),
+        (
+            "hooks: [{name: ci, scheme: bearer, secret: x, model: gone}]\n",
+            "hooks.ci.model: there is no model 'gone' under models.",
+        ),
+    ],
+)
+def test_a_job_that_could_not_run_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    assert told in problems(tmp_path, text)[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "deliver: {give_up_hours: 1.0e+9}",
+        "cleanup: {after_days: 999999}",
+        "cleanup: {after_days: 1, delete_after_days: 999999}",
+        "sessions: {reset: {idle_minutes: 1000000000000}}",
+        "sessions: {reset: {quiet_minutes: 1000000000000}}",
+        "sessions: {reset: {by_type: {group: {idle_minutes: 1000000000000}}}}",
+        "jobs: {run_retention_hours: 1.0e+9}",
+        "memory: {trash: {days: 1.0e+9}}",
+        "memory: {consolidation: {hours_since: 1.0e+12}}",
+        "memory: {files: {compare_s: .inf}}",
+    ],
+)
+def test_a_span_of_time_that_no_calendar_holds_is_refused(tmp_path: Path, text: str) -> None:
+    assert "less than or equal to" in problems(tmp_path, text)[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"server:\n  host: caf\xe9\n", "line 2: is not written in UTF-8"),
+        ("server: {port: 1}\n".encode("utf-16"), "line 1: is not written in UTF-8"),
+        (b"logging:\n  level: 2026-02-30 08:00:00\n", "line 2: cannot be read as YAML: this is no timestamp."),
+        (b"server: {port: !!int abc}\n", "line 1: cannot be read as YAML: this is no int."),
+        (b"server: {port: !!bool abc}\n", "line 1: cannot be read as YAML: this is no bool."),
+        (b"server: {port: !!timestamp abc}\n", "line 1: cannot be read as YAML: this is no timestamp."),
+        (b"server: {port: 1" + b"0" * 5000 + b"}\n", "line 1: cannot be read as YAML: this is no int."),
+        (b"server: " + b"[" * 3000, "is nested too deeply"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_in_words(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(content)
+    with pytest.raises(BadConfig) as refused:
+        load(path, {})
+    assert told in refused.value.problems[0]
+
+
+def test_a_group_whose_lines_are_all_commented_out_is_as_if_it_were_not_there(tmp_path: Path) -> None:
+    text = "server:\n#  port: 1\nmodels:\nhooks:\nauth:\n  tokens:\nsessions:\n  reset:\njobs:\n  scheduled:\n"
+    assert load(written(tmp_path, text), {}) == Config()
+    assert load(written(tmp_path, "server:\n"), {"SESSIOND_SERVER__PORT": "7"}).server.port == 7
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match=r"gone\.yaml: cannot be read: No such file"):
         load(tmp_path / "gone.yaml", {})

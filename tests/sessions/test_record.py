@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessions.entries import format_time
-from sessions.policy import ResetOverride
+from sessions.policy import LONGEST_MINUTES, ResetOverride
 from sessions.record import SessionRecord, SessionSettings, record_from_json, record_to_json
 
 AT = datetime(2026, 11, 30, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -117,3 +117,11 @@ def test_every_field_of_a_record_can_be_read_back() -> None:
     full = {name: getattr(SessionRecord(session=ID, key="k", agent="a", type="main"), name) for name in names}
     times = {name: format_time(full[name]) for name in ("created_at", "active_at")}
     assert record_from_json(full | times).extra == {}
+
+
+def test_a_reset_that_an_older_version_took_is_read_with_the_longest_there_is() -> None:
+    record = SessionRecord(session="01J", key="agent:main:main", agent="main", type="main")
+    fields = record_to_json(record) | {"settings": {"reset": {"idle_minutes": 10**12}}}
+    reset = record_from_json(fields).settings.reset
+    assert reset is not None
+    assert reset.idle_minutes == LONGEST_MINUTES
