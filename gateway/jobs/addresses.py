@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from yarl import URL
+
 Address = IPv4Address | IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -47,10 +49,11 @@ def parse_allowed(text: str) -> Allowed:
     parts = urlsplit(f"//{text}")
     if not parts.hostname or " " in text or parts.path or parts.query or parts.username is not None:
         raise ValueError(f"{text!r} is no host, address or network, such as 127.0.0.1:9000, 10.0.0.0/8 or hooks.lan")
+    host = _host_of(parts.hostname)
     try:
-        return Allowed(None, ip_network(parts.hostname), parts.port)
+        return Allowed(None, ip_network(host), parts.port)
     except ValueError:
-        return Allowed(_plain(parts.hostname), None, parts.port)
+        return Allowed(_plain(host), None, parts.port)
 
 
 def check_address(host: str, address: str, port: int, allowed: Sequence[Allowed]) -> None:
@@ -103,16 +106,31 @@ def _plain(host: str) -> str:
     return host.lower().rstrip(".")
 
 
-def target_of(url: str) -> tuple[str, int]:
-    """(host, port) of an address to send to. Raises ValueError for what is not http(s) or has no host."""
-    parts = urlsplit(url)
-    if parts.scheme not in PORTS:
+def _host_of(host: str) -> str:
+    """A host as it is looked up: in ASCII. Digits and dots of other scripts mean an address, too."""
+    from yarl import URL
+
+    return URL.build(scheme="http", host=host).raw_host or host
+
+
+def read_url(text: str) -> URL:
+    """An address to send to, as the client reads it: what is judged and what is connected to are one object. Raises
+    ValueError for what is not http(s) or has no host."""
+    from yarl import URL
+
+    url = URL(text)
+    if url.scheme not in PORTS:
         raise ValueError("must start with http:// or https://")
-    if not parts.hostname:
+    if not url.raw_host:
         raise ValueError("names no host")
-    if parts.username is not None or parts.password is not None:
+    if url.raw_user is not None or url.raw_password is not None:
         raise ValueError("holds a user or password; send them as a header")
-    return parts.hostname, parts.port or PORTS[parts.scheme]
+    return url
+
+
+def target_of(url: URL) -> tuple[str, int]:
+    """(host, port) of what `read_url` gave, the host in ASCII."""
+    return url.raw_host or "", url.port or PORTS[url.scheme]
 
 
 def literal(host: str) -> Address | None:

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from gateway.jobs.addresses import parse_allowed, target_of
+from gateway.jobs.addresses import parse_allowed, read_url
 from gateway.jobs.signatures import Scheme, signing_key
 from sessions.keys import MalformedKey, parse_key
 from sessions.policy import LONGEST_DAYS, Policy, ZoneName
@@ -68,7 +68,7 @@ def _key(text: str) -> str:
 
 def _url(text: str | None) -> str | None:
     if text is not None:
-        target_of(text)
+        read_url(text)
     return text
 
 

@@ -11,11 +11,13 @@ from urllib.parse import urljoin
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from gateway.jobs.addresses import AddressRefused, check_address, literal, parse_allowed, target_of
+from gateway.jobs.addresses import AddressRefused, check_address, literal, parse_allowed, read_url, target_of
 from gateway.jobs.signatures import sign_standard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from yarl import URL
 
     from gateway.jobs.addresses import Allowed
     from gateway.jobs.policy import DeliverPolicy, DeliverTo
@@ -102,7 +104,7 @@ class Sender:
             headers["webhook-signature"] = sign_standard(secret, message_id, timestamp, body)
         own = {name: secret.get_secret_value() for name, secret in target.headers.items()}
         try:
-            return await self._post(target.url, headers, own, body)
+            return await self._post(read_url(target.url), headers, own, body)
         except AddressRefused as error:
             return Outcome(str(error), refused=True)
         except TimeoutError:
@@ -110,7 +112,7 @@ class Sender:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return Outcome(f"{type(error).__name__}: {error}"[:500])
 
-    async def _post(self, url: str, headers: dict[str, str], own: dict[str, str], body: bytes) -> Outcome:
+    async def _post(self, url: URL, headers: dict[str, str], own: dict[str, str], body: bytes) -> Outcome:
         """The headers a person has configured may be secrets: they go to the configured place only."""
         first = target_of(url)
         async with asyncio.timeout(self._timeout.total):
@@ -126,22 +128,22 @@ class Sender:
                         return Outcome(f"the receiver answered {response.status}; only 307 and 308 are followed")
         return Outcome(f"the receiver redirects more than {MAX_REDIRECTS} times")
 
-    def _check_literal(self, url: str) -> None:
+    def _check_literal(self, url: URL) -> None:
         """An address instead of a name is never looked up."""
         host, port = target_of(url)
         address = literal(host)
         if address is not None:
             check_address(host, str(address), port, self._allowed)
 
-    async def _redirected(self, url: str, location: str) -> str:
+    async def _redirected(self, url: URL, location: str) -> URL:
         """Where a redirect leads, checked like the address itself. Raises AddressRefused and ValueError."""
-        following = urljoin(url, location)
+        following = read_url(urljoin(str(url), location))
         host, port = target_of(following)
         self._check_literal(following)
         if literal(host) is None:
             resolver = CheckedResolver(self._allowed, self._inner or aiohttp.ThreadedResolver())
             await resolver.resolve(host, port)
-        if url.startswith("https:") and not following.startswith("https:"):
+        if url.scheme == "https" and following.scheme != "https":
             raise ValueError("the receiver redirects from https to http")
         return following
 

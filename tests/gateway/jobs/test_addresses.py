@@ -4,7 +4,15 @@ from ipaddress import ip_address
 
 import pytest
 
-from gateway.jobs.addresses import AddressRefused, check_address, is_public, literal, parse_allowed, target_of
+from gateway.jobs.addresses import (
+    AddressRefused,
+    check_address,
+    is_public,
+    literal,
+    parse_allowed,
+    read_url,
+    target_of,
+)
 
 CLOSED = """
 127.0.0.1 127.8.9.10 10.1.1.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 255.255.255.255 224.0.0.1
@@ -62,7 +70,29 @@ def test_what_is_no_host_is_refused_in_the_configuration(entry: str) -> None:
 )
 def test_only_http_addresses_without_credentials_are_sent_to(url: str) -> None:
     with pytest.raises(ValueError):
-        target_of(url)
+        read_url(url)
+
+
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [
+        ("１２７.0.0.1", "127.0.0.1"),
+        ("127。0。0。1", "127.0.0.1"),
+        ("①27.0.0.1", "127.0.0.1"),
+        ("ⓛocalhost", "localhost"),
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("[::FFFF:127.0.0.1]", "::ffff:7f00:1"),
+        ("Hooks.Example", "hooks.example"),
+    ],
+)
+def test_a_host_is_judged_as_it_is_connected_to(written: str, host: str) -> None:
+    assert target_of(read_url(f"http://{written}/x")) == (host, 80)
+    assert target_of(read_url(f"https://{written}:444/x")) == (host, 444)
+
+
+def test_a_host_in_another_script_can_be_allowed() -> None:
+    check_address("xn--bcher-kva.example", "10.0.0.1", 80, (parse_allowed("bücher.example"),))
+    check_address("127.0.0.1", "127.0.0.1", 80, (parse_allowed("１２７.0.0.1:80"),))
 
 
 def test_an_address_in_brackets_is_one_and_a_name_is_none() -> None:
