@@ -16,12 +16,14 @@ from gateway.jobs.decisions import (
     Planned,
     after_run,
     again_after_cut,
+    anchor_at,
     done_with,
+    latest_look,
     overlapping,
     plan_job,
     set_aside,
-    set_back,
     start_times,
+    waits_too_long,
     waits_until,
 )
 from gateway.jobs.runs import is_open, run_facts
@@ -55,10 +57,11 @@ class SetAside(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Looks:
-    """What a look at the clock needs of all jobs: when the first is due, and the one that was dealt with last."""
+    """What a look at the clock needs of all jobs: when the first is due, and those whose times are the furthest ahead,
+    by which a clock that was set back is noticed."""
 
     first_at: datetime | None
-    last: Job | None
+    furthest: tuple[Job, ...]
 
 
 class JobBook:
@@ -127,9 +130,12 @@ class JobBook:
             jobs = [job for job in self._jobs.values() if not job.aside]
             self._looks = _Looks(
                 first_at=min((at for job in jobs if (at := job.next_at) is not None), default=None),
-                last=max((job for job in jobs if job.last_due), key=lambda job: job.last_due or now, default=None),
+                furthest=(
+                    *sorted(jobs, key=latest_look)[-1:],
+                    *sorted((job for job in jobs if job.retry_at), key=lambda job: job.retry_at or now)[-1:],
+                ),
             )
-        return now if self._looks.last is not None and set_back(self._looks.last, now) else self._looks.first_at
+        return now if any(waits_too_long(job, now) for job in self._looks.furthest) else self._looks.first_at
 
     # --- changing -------------------------------------------------------------------------------------------------
 
@@ -201,10 +207,11 @@ class JobBook:
 
     def _timed(self, job: Job) -> Job:
         """Due next after now; a job that is never due any more is told, since it would be silent."""
-        due = next_after(job.policy, self._machine_zone, job.anchor)(self._clock.now())
+        now = self._clock.now()
+        due = next_after(job.policy, self._machine_zone, job.anchor)(now)
         if due is None:
             log.warning("job.never_due", job=job.policy.name, do="Its time has passed: set another, or remove it.")
-        return dataclasses.replace(job, due_at=due, last_due=None)
+        return dataclasses.replace(job, due_at=due, last_due=now)
 
     # --- start ----------------------------------------------------------------------------------------------------
 
@@ -304,9 +311,9 @@ class JobBook:
             for number, job in enumerate(self._jobs.values(), 1):
                 if number % YIELD_EVERY == 0:
                     await asyncio.sleep(0)  # a thousand jobs at once do not hold up replies
-                if job.aside or (not set_back(job, now) and (job.next_at is None or job.next_at > now)):
+                if job.aside or (not waits_too_long(job, now) and (job.next_at is None or job.next_at > now)):
                     continue
-                plan = plan_job(job, now, next_after(job.policy, self._machine_zone, job.anchor))
+                plan = plan_job(job, now, next_after(job.policy, self._machine_zone, anchor_at(job, now)))
                 if plan is not None:
                     changed.append(plan.job)
                     due.extend([(plan.job, plan.runs)] if plan.runs else ())

@@ -27,6 +27,7 @@ GIVEN_UP_AFTER = 10
 QUEUED = 5
 DELIVERY_WAITS_S = (5, 15, 60, 120, 300, 600, 900)
 LONGEST_WAIT_S = 3600
+LONGEST_WAIT = timedelta(seconds=LONGEST_WAIT_S * 1.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +55,17 @@ def plan_job(job: Job, now: datetime, next_after: NextAfter) -> Planned | None:
     """What a look at the clock means for a job; None: nothing.
 
     While its last run has failed, it waits for the retry, which stands for all that is due meanwhile. After the clock
-    was set back by days, the next due time is looked for anew: what was waited for was a mistake of the clock.
+    was set back by days, it counts anew from now: what was waited for was a mistake of the clock. `next_after` counts
+    from `anchor_at`.
     """
     if set_back(job, now):
-        return Planned(job=dataclasses.replace(job, due_at=next_after(now), last_due=None))
+        return Planned(
+            job=dataclasses.replace(
+                job, due_at=next_after(now), last_due=None, retry_at=None, anchor=anchor_at(job, now)
+            )
+        )
+    if job.retry_at is not None and job.retry_at - now > RETRIES[-1]:
+        return Planned(job=dataclasses.replace(job, retry_at=now + RETRIES[-1]))
     if job.next_at is None or job.next_at > now:
         return None
     plan = None if job.due_at is None or job.due_at > now else due_now(job.due_at, now, next_after, job.policy.missed)
@@ -120,15 +128,30 @@ def _between(after: datetime, until: datetime, next_after: NextAfter) -> Iterato
 
 def set_back(job: Job, now: datetime) -> bool:
     """Whether the clock was set back so far that waiting for it would be wrong: it had been wrong before."""
-    return job.last_due is not None and job.last_due - now > SET_BACK
+    return latest_look(job) - now > SET_BACK
+
+
+def latest_look(job: Job) -> datetime:
+    """The latest time at which a job was certainly looked at: what it waits for was found by the clock of then."""
+    return max(job.anchor, job.last_due or job.anchor)
+
+
+def waits_too_long(job: Job, now: datetime) -> bool:
+    """Whether it waits by a clock that was wrong, for its schedule or for a retry."""
+    return set_back(job, now) or (job.retry_at is not None and job.retry_at - now > RETRIES[-1])
+
+
+def anchor_at(job: Job, now: datetime) -> datetime:
+    """From where spans count; what was made while the clock was ahead counts from now."""
+    return min(job.anchor, now)
 
 
 def waits_until(job: Job, now: datetime, next_after: NextAfter) -> datetime | None:
-    """What a job waits for that is not due yet. A cron expression names it anew: the zone, or what is known of it, may
-    have changed since. What was dealt with before a clock was set back stays dealt with."""
-    if job.policy.expression is None or job.due_at is None or job.due_at <= now:
+    """What a job waits for that is not due yet, named anew: the zone, what is known of it, or the clock may have
+    changed since. What was dealt with before a clock was set back stays dealt with."""
+    if job.due_at is None or job.due_at <= now or set_back(job, now):
         return job.due_at
-    return next_after(now if job.last_due is None else max(now, job.last_due))
+    return next_after(max(now, job.last_due or now))
 
 
 def set_aside(job: Job, why: str) -> Job:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 import structlog
 
-from gateway.jobs.decisions import delivery_wait_s
+from gateway.jobs.decisions import LONGEST_WAIT, delivery_wait_s
 from gateway.jobs.store import JobsClosed, line_of
 from gateway.turns import Stopping
 from sessions.entries import AssistantEntry, format_time
@@ -126,7 +126,9 @@ class Outbox:
                 await self._wake.wait()
 
     def next_due(self, now: datetime) -> datetime | None:
-        """When the next attempt is due."""
+        """When the next attempt is due; after a clock was set back, no later than after the longest wait."""
+        if self._next_at is not None:
+            self._next_at = min(self._next_at, now + LONGEST_WAIT)
         return self._next_at
 
     async def run_due(self, now: datetime) -> None:
@@ -141,7 +143,7 @@ class Outbox:
             line = line_of(head)
             if line in self._busy:
                 continue
-            if head.next_at > now:
+            if now < head.next_at <= now + LONGEST_WAIT:  # further ahead: the clock was, when that was decided
                 later.append(head.next_at)
             elif len(self._busy) < PARALLEL:
                 self._busy.add(line)
@@ -184,7 +186,8 @@ class Outbox:
             log.info("delivery.sent", delivery=delivery.id, attempts=attempts)
             return dataclasses.replace(delivery, status="delivered", attempts=attempts, ended_at=now, error=None)
         wait_s = delivery_wait_s(attempts, outcome.retry_after_s, self._jitter())
-        dead = outcome.refused or now + timedelta(seconds=wait_s) > delivery.give_up_at
+        give_up_at = min(delivery.give_up_at, now + timedelta(hours=self._policy.give_up_hours))
+        dead = outcome.refused or now + timedelta(seconds=wait_s) > give_up_at
         log.warning("delivery.failed", delivery=delivery.id, attempts=attempts, error=outcome.error, dead=dead)
         return dataclasses.replace(
             delivery,
@@ -192,6 +195,7 @@ class Outbox:
             attempts=attempts,
             error=outcome.error,
             next_at=now + timedelta(seconds=wait_s),
+            give_up_at=give_up_at,
             ended_at=now if dead else None,
         )
 

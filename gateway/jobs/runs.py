@@ -40,6 +40,7 @@ log = structlog.get_logger()
 RETRY_S = 5.0
 STOPPING_S = 10.0
 SPOKEN_S = 2.0
+LONGEST_SPREAD = timedelta(seconds=60)
 RESTS_S = 0.4
 """A model that answers slower than this is not slowed down by giving way."""
 
@@ -146,7 +147,9 @@ class Runs:
                 await self._wake.wait()
 
     def next_due(self, now: datetime) -> datetime | None:
-        """When the next run may start that waits for its time."""
+        """When the next run may start that waits for its time; after a clock was set back, no later than ever."""
+        if self._next_start is not None:
+            self._next_start = min(self._next_start, now + LONGEST_SPREAD)
         return self._next_start
 
     async def run_due(self, now: datetime) -> None:
@@ -174,8 +177,9 @@ class Runs:
         left: list[Run] = []
         waiting = iter(self._waiting[kind])
         for run in waiting:
-            if run.start_at > now or run.key in keys:
-                later.extend([run.start_at] if run.start_at > now else ())
+            early = now < run.start_at <= now + LONGEST_SPREAD  # further ahead: the clock was, when that was decided
+            if early or run.key in keys:
+                later.extend([run.start_at] if early else ())
                 left.append(run)
             else:
                 self._start(run, group)

@@ -20,7 +20,7 @@ FAILED: tuple[RunStatus, ...] = ("error", "timeout")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job and how it stands. `due_at` is its next due time, `last_due` the last one that is dealt with; `retry_at`
+    """A job and how it stands. `due_at` is its next due time, `last_due` up to when it is dealt with; `retry_at`
     is set while its last run has failed, and comes before both. `anchor`: from where `every` counts.
 
     `aside`: its definition cannot be used on this machine, and `disabled` says why. It stays on the disk as it is.

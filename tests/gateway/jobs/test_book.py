@@ -13,6 +13,7 @@ from sqlalchemy import text
 from gateway.clock import ManualClock
 from gateway.jobs.book import JobBook, SetAside
 from gateway.jobs.policy import JobPolicy, JobsPolicy
+from gateway.jobs.runs import Runs
 from gateway.jobs.store import JobStore
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ def policy(**more: Any) -> JobPolicy:
     return JobPolicy.model_validate({"name": "tea", "message": "x", **more})
 
 
+AHEAD = MORNING + timedelta(days=1200)
+
+
 @asynccontextmanager
 async def opened(
     folder: Path, *, zone: str = "UTC", now: datetime = MORNING, jobs: tuple[JobPolicy, ...] = ()
@@ -33,14 +37,14 @@ async def opened(
     """The jobs of a data directory, as they are after a start; nothing runs."""
     store = JobStore(folder / "state.db")
     await store.open()
-    unused = cast("Any", None)
+    unused, clock, settings = cast("Any", None), ManualClock(now), JobsPolicy(scheduled=jobs)
     book = JobBook(
         store=store,
-        runs=unused,
+        runs=Runs(store=store, turns=unused, clock=clock, policy=settings, cost=lambda _: None),
         outbox=unused,
         turns=unused,
-        clock=ManualClock(now),
-        policy=JobsPolicy(scheduled=jobs),
+        clock=clock,
+        policy=settings,
         machine_zone=ZoneInfo(zone),
     )
     await book.load()
@@ -121,3 +125,27 @@ async def test_a_configured_job_that_cannot_be_used_here_holds_up_no_other(tmp_p
         assert [(job.policy.name, job.aside) for job in await book.all()] == [("other", False), ("tea", True)]
     async with opened(tmp_path, jobs=(policy(schedule="9 * * * *"), jobs[1])) as (book, _):
         assert [job.active for job in await book.all()] == [True, True]
+
+
+@pytest.mark.parametrize("schedule", [{"every": "90m"}, {"schedule": "0 9 * * *"}])
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_what_was_set_while_the_clock_was_years_ahead_runs_when_it_is_put_right(
+    tmp_path: Path, schedule: dict[str, str], resumed: bool, restarted: bool
+) -> None:
+    async with opened(tmp_path) as (book, _):
+        if resumed:
+            await book.add(policy(**schedule))
+    async with opened(tmp_path, now=AHEAD) as (book, store):
+        job = await book.find("tea") or await book.add(policy(**schedule))
+        await book.pause(job.id, False)
+        if not restarted:
+            assert book.next_due(MORNING) == MORNING
+            await book.run_due(MORNING)
+    async with opened(tmp_path) as (book, store):
+        while (due := book.next_due(MORNING)) is not None and due <= MORNING:
+            await book.run_due(MORNING)
+        assert due is not None
+        assert due <= MORNING + timedelta(days=1)
+        (kept,) = await store.jobs()
+        assert kept.next_at == due

@@ -14,12 +14,15 @@ from gateway.jobs.decisions import (
     GIVEN_UP_AFTER,
     RETRIES,
     after_run,
+    anchor_at,
     delivery_wait_s,
     done_with,
     due_now,
     overlapping,
     plan_job,
     start_times,
+    waits_too_long,
+    waits_until,
 )
 from gateway.jobs.policy import JobPolicy, Missed, Overlap
 from gateway.jobs.timing import next_after
@@ -263,3 +266,43 @@ def test_a_clock_that_was_years_ahead_and_is_set_right_does_not_stop_a_job() -> 
         [NOON + timedelta(days=900), NOON + timedelta(hours=1), *(NOON + timedelta(days=d) for d in range(1, 5))],
     )
     assert [at.date() for at, _ in ran[1:]] == [date(2026, 6, d) for d in range(2, 6)]
+
+
+AHEAD = NOON + timedelta(days=1200)
+
+
+def failed(at: datetime, **policy: Any) -> Job:
+    return after_run(dataclasses.replace(job(at, **policy), last_due=at), run("error", error="down"), at)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "longest"),
+    [
+        (job(AHEAD, every="90m"), timedelta(minutes=90)),
+        (dataclasses.replace(job(AHEAD, every="90m"), last_due=AHEAD), timedelta(minutes=90)),
+        (job(AHEAD, schedule="0 4 * * *"), timedelta(days=1)),
+        (dataclasses.replace(job(schedule="0 4 * * *"), due_at=AHEAD, last_due=AHEAD), timedelta(days=1)),
+        (failed(AHEAD, schedule="0 * * * *"), timedelta(hours=1)),
+        (failed(AHEAD, every="7d"), timedelta(days=7)),
+        (dataclasses.replace(job(every="7d"), retry_at=AHEAD), timedelta(hours=1)),
+        (dataclasses.replace(job(every="7d"), retry_at=NOON + timedelta(hours=7)), timedelta(hours=1)),
+    ],
+)
+def test_nothing_waits_longer_than_it_ever_does_after_a_clock_was_ahead(waiting: Job, longest: timedelta) -> None:
+    assert waits_too_long(waiting, NOON)
+    following = next_after(waiting.policy, ZoneInfo("UTC"), anchor_at(waiting, NOON))
+    planned = plan_job(waiting, NOON, following)
+    assert planned is not None
+    assert planned.runs == ()
+    assert planned.job.next_at is not None
+    assert NOON < planned.job.next_at <= NOON + longest
+    assert not waits_too_long(planned.job, NOON)
+    assert plan_job(planned.job, NOON, following) is None
+
+
+def test_a_clock_that_is_set_back_by_hours_lets_nothing_run_twice() -> None:
+    daily = dataclasses.replace(job(schedule="0 14 * * *"), last_due=NOON + timedelta(hours=2))
+    daily = dataclasses.replace(daily, due_at=NOON + timedelta(hours=26))
+    following = next_after(daily.policy, ZoneInfo("UTC"), daily.anchor)
+    assert plan_job(daily, NOON, following) is None
+    assert waits_until(daily, NOON, following) == daily.due_at
