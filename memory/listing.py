@@ -12,6 +12,7 @@ from sqlalchemy.orm import aliased
 
 from memory.access import own_scope, readable, readable_among
 from memory.errors import InvalidMemory
+from memory.records import checked_time
 from memory.rows import millis
 from memory.tables import memories, topics
 
@@ -59,7 +60,7 @@ def valid(as_of: datetime | None) -> ColumnElement[bool]:
     """Active rows; or what was true at a time, unless it was deleted since: also former versions of what is active."""
     if as_of is None:
         return memories.c.state == "active"
-    at = millis(as_of)
+    at = millis(checked_time("as_of", as_of))
     head = aliased(memories)
     alive = exists(select(head.c.id).where(head.c.id == memories.c.current, head.c.state == "active"))
     return and_(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
+from memory.redact import redact
 from memory.rows import memory_from_row, memory_to_row, millis, whole
 from memory.tables import audit, changes, memories, state
 
@@ -38,6 +39,7 @@ class Operation:
         self.viewer = viewer
         self.name = name
         self.now = whole(now)
+        self._why = redact(viewer.why).text
         self._fulltext = fulltext
         self._inserts: dict[str, Memory] = {}
         self._updates: dict[str, tuple[Memory, Memory]] = {}
@@ -76,7 +78,7 @@ class Operation:
                 "action": action,
                 "origin": self.viewer.origin,
                 "author": self.viewer.author,
-                "why": self.viewer.why,
+                "why": self._why,
                 "before": None if before is None else memory_to_row(before),
                 "after": None if after is None else memory_to_row(after),
                 "undone_by": None,

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from memory.errors import InvalidMemory
-from memory.records import KINDS, Draft, Pool, Source, TopicDraft
+from memory.records import KINDS, YEARS, Draft, Pool, Source, TopicDraft
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -160,7 +160,7 @@ def _time(value: Any) -> datetime | None:
     if value is None:
         return None
     at = datetime.fromisoformat(_text(value))
-    if at.tzinfo is None or not 1971 <= at.year <= 9000:
+    if at.tzinfo is None or at.year not in YEARS:
         raise ValueError(f"{value!r:.40} is no time with a zone")
     return at
 

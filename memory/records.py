@@ -328,6 +328,17 @@ class TextHit:
     score: float
 
 
+YEARS = range(2, 9999)
+"""Times that stay times in every zone."""
+
+
+def checked_time(field: str, at: datetime) -> datetime:
+    """A time with a zone as it came from outside. Raises InvalidMemory."""
+    if at.tzinfo is None or at.year not in YEARS:
+        raise InvalidMemory(field, f"must be a time with a zone, in the years {YEARS[0]} to {YEARS[-1]}")
+    return at
+
+
 def normalised(text: str) -> str:
     """The form in which two texts count as the same: case, width, white space and a last full stop do not matter."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(" .!。")

@@ -20,6 +20,7 @@ from memory.records import (
     Memory,
     Source,
     Written,
+    checked_time,
     parse_pool,
     text_hash,
 )
@@ -91,7 +92,7 @@ class Writes:
         if topic is not None:
             check_scope(topic, properties)
         now = self._op.now
-        created = whole(draft.created_at or now)
+        created = now if draft.created_at is None else whole(checked_time("created_at", draft.created_at))
         memory = Memory(
             id=draft.id or self._new_id(),
             pool=pool,
@@ -100,7 +101,7 @@ class Writes:
             kind=draft.kind or ("project" if pool.kind == "project" else "user"),
             importance=_checked_importance(5 if draft.importance is None else draft.importance),
             place=None if topic is None else bounded_place(pool, topic, properties),
-            valid_from=created if draft.valid_from is None else whole(draft.valid_from),
+            valid_from=created if draft.valid_from is None else whole(checked_time("valid_from", draft.valid_from)),
             properties=properties,
             source=draft.source or Source(origin=self._viewer.origin),
             author=self._viewer.author,
@@ -346,13 +347,13 @@ class Writes:
         return filtered.text, filtered.kinds
 
     def _cleaned_properties(self, given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Properties as they are kept, and the kinds of secrets taken out of their values. Raises InvalidMemory."""
+        """Properties as they are kept, and the kinds of secrets taken out of them. Raises InvalidMemory."""
         checked = checked_properties(given)
         if self._policy.allow_secrets:
             return checked, ()
-        filtered = {name: redact(value) for name, value in checked.items()}
-        kinds = tuple(kind for one in filtered.values() for kind in one.kinds)
-        return {name: one.text for name, one in filtered.items()}, kinds
+        filtered = [(redact(name), redact(value)) for name, value in checked.items()]
+        kinds = tuple(kind for pair in filtered for one in pair for kind in one.kinds)
+        return {name.text: value.text for name, value in filtered}, kinds
 
     def _fields(self, change: Change) -> dict[str, Any]:
         out: dict[str, Any] = {}
@@ -476,7 +477,8 @@ def _scope(memory: Memory) -> str:
 
 def _provenance(change: Change) -> dict[str, Any]:
     """Where a new text comes from and since when it holds, where that is not told by who writes it now."""
-    given = {"source": change.source, "valid_from": None if change.valid_from is None else whole(change.valid_from)}
+    since = None if change.valid_from is None else whole(checked_time("valid_from", change.valid_from))
+    given = {"source": change.source, "valid_from": since}
     return {name: value for name, value in given.items() if value is not None}
 
 

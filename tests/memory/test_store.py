@@ -14,6 +14,7 @@ from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
 from memory.policy import MemoryPolicy
 from memory.records import KEEP, Change, Draft, Filters, ListQuery, TopicChange, TopicDraft, Written, user_pool
 from memory.removal import purge_rows
+from tests.memory.leftovers import files_with_text
 from tests.memory.opened import ROOT, opened, person
 
 if TYPE_CHECKING:
@@ -351,6 +352,33 @@ async def test_topics_bound_to_a_project_and_memories_without_topic_are_not_reca
 
     assert await recalled(None) == {"tea at home"}
     assert await recalled("shop") == {"tea at home", "tea in the shop"}
+
+
+async def test_a_secret_stands_in_no_reason_and_in_no_name_of_a_property(memories: Memories, tmp_path: Path) -> None:
+    key = "sk-proj-Abcd1234Efgh5678Ijkl9012Mnop3456"
+    fact = await memories.add(ANA, Draft(text="Ana likes tea", properties={key: "v"}))
+    assert fact.redacted == ("token",)
+    said = dataclasses.replace(ANA, why=f"she gave the key {key}")
+    await memories.update(said, fact.memory.id, Change(importance=7))
+    assert (await memories.history(ANA, fact.memory.id))[0].why.startswith("she gave the key [")
+    assert files_with_text(tmp_path, key) == []
+
+
+EDGES = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
+
+
+@pytest.mark.parametrize("edge", EDGES)
+async def test_a_time_that_is_none_in_another_zone_is_refused_with_its_field(memories: Memories, edge: str) -> None:
+    at = datetime.fromisoformat(edge)
+    for draft in (Draft(text="x", valid_from=at), Draft(text="x", created_at=at)):
+        with pytest.raises(InvalidMemory, match=r"(valid_from|created_at): must be a time"):
+            await memories.add(ANA, draft)
+    with pytest.raises(InvalidMemory, match="as_of: must be a time"):
+        await memories.page(ANA, Filters(as_of=at))
+    fact = await added(memories, "y", valid_from=datetime(1850, 1, 1, tzinfo=UTC))
+    assert (await memories.take_in(BOB, await memories.export(ANA))).added == 1
+    with pytest.raises(InvalidMemory, match="valid_from"):
+        await memories.update(ANA, fact.id, Change(text="z", valid_from=at))
 
 
 async def test_secrets_are_kept_only_where_the_configuration_says_so(tmp_path: Path, clock: ManualClock) -> None:
