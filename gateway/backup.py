@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sessions.files import TEMPORARY
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.parts import Parts
 
 COPIED = ("transcripts", "blobs", "workspaces")
@@ -60,22 +65,75 @@ def copy_folder(data_dir: Path, target: Path) -> Backup:
         partial.rename(target)
     except (OSError, sqlite3.Error) as error:
         shutil.rmtree(partial, ignore_errors=True)
-        why = getattr(error, "strerror", None) or error
-        raise BackupRefused(f"{target} could not be written ({why}). Free some space there, and try again.") from error
+        raise BackupRefused(_why(error, data_dir, target)) from error
     files = [path for path in target.rglob("*") if path.is_file()]
     return Backup(str(target), len(files), sum(path.stat().st_size for path in files))
 
 
 def _fill(data_dir: Path, target: Path) -> None:
     for name in ("sessions.json", "sessions.journal.jsonl"):
-        if (data_dir / name).exists():
+        with suppress(FileNotFoundError):
             shutil.copy2(data_dir / name, target / name)
     (target / "sessions.journal.jsonl").touch(mode=0o600)
     for name in COPIED:
         if (data_dir / name).is_dir():
-            shutil.copytree(data_dir / name, target / name, symlinks=True)
+            copy_tree(data_dir / name, target / name, unfinished=None if name == "workspaces" else TEMPORARY)
     if (data_dir / "state.db").exists():
         _copy_database(data_dir / "state.db", target / "state.db")
+
+
+def _copy_as_it_is(source: str, target: Path) -> None:
+    shutil.copy2(source, target, follow_symlinks=False)
+
+
+def copy_tree(
+    source: Path,
+    target: Path,
+    *,
+    unfinished: str | None = None,
+    copy: Callable[[str, Path], object] = _copy_as_it_is,
+) -> None:
+    """Copies a folder in which files come and go. What goes meanwhile was deleted, which a backup need not have, or is
+    there under another name: packed, unpacked, or written anew. So a folder is looked through again until nothing has
+    gone in between. Files ending in `unfinished` are not whole yet, and nothing counts on them. Raises OSError."""
+    target.mkdir(mode=0o700)
+    done: set[str] = set()
+    again = True
+    while again:
+        again = False
+        for entry in _entries(source):
+            if entry.name in done or (unfinished is not None and entry.name.endswith(unfinished)):
+                continue
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    copy_tree(Path(entry.path), target / entry.name, unfinished=unfinished, copy=copy)
+                else:
+                    copy(entry.path, target / entry.name)
+                done.add(entry.name)
+            except FileNotFoundError:
+                if os.path.lexists(entry.path):
+                    raise
+                again = True
+    with suppress(FileNotFoundError):
+        shutil.copystat(source, target)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder; nothing when it has gone."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
+
+
+def _why(error: OSError | sqlite3.Error, data_dir: Path, target: Path) -> str:
+    """What went wrong, and what to do."""
+    place = error.filename if isinstance(error, OSError) else None
+    if isinstance(error, PermissionError) and place is not None and Path(place).is_relative_to(data_dir):
+        return f"{place} may not be read. Give the daemon's user that right, and try again."
+    why = getattr(error, "strerror", None) or error
+    return f"{target} could not be written ({why}). Free some space there, and try again."
 
 
 def _copy_database(source: Path, target: Path) -> None:
