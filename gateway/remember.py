@@ -153,9 +153,8 @@ class Remember:
     # --- the loop -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until it is cancelled. Without a helper model nothing is done."""
-        if self.learns:
-            await self._take_up()
+        """Until it is cancelled. Without a helper model nothing is learnt."""
+        await self._take_up()
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(self._rest(), name="learning after replies")
@@ -166,10 +165,22 @@ class Remember:
         """Looks for what a daemon that ended has left."""
         while True:
             try:
-                return await self._look_back()
+                await self._forget_unknown()
+                return await self._look_back() if self.learns else None
             except MemoryProblem as error:
                 log.warning("learning.waits", error=str(error))
                 await self._clock.sleep(RETRY_S)
+
+    async def _forget_unknown(self) -> None:
+        """What is kept of sessions that were deleted just before a daemon ended. Raises MemoryProblem."""
+        learning = (await self._memory.open()).store.learning
+        for session in await learning.sessions():
+            if not self._is_there(session):
+                await learning.forget(session)
+
+    def _is_there(self, session: str) -> bool:
+        record = self._store.index.find(session)
+        return record is not None and record.ended != "deleted"
 
     async def _look_back(self) -> None:
         """Older sessions are the daily batch's."""
@@ -264,7 +275,7 @@ class Remember:
         lock = self._locks.setdefault(wanted.session, asyncio.Lock())
         async with lock:
             record = self._store.index.find(wanted.session)
-            if record is None or record.ended == "deleted" or record.type in WITHOUT_PERSON or not self.learns:
+            if record is None or not self._is_there(wanted.session) or record.type in WITHOUT_PERSON or not self.learns:
                 return []
             memories = await self._memory.open()
             entries, marks = await self._read(memories, record, wanted)
@@ -357,6 +368,7 @@ class Remember:
             most=most,
             before=mark,
             mark=Mark(session=mark.session, pool=mark.pool, through_seq=piece.through_seq),
+            is_there=lambda: self._is_there(mark.session),
         )
 
     def _viewer(self, record: SessionRecord, person: str, trigger: Trigger) -> Viewer:

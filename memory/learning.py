@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from memory.learn import Said
@@ -44,7 +44,7 @@ class Lesson:
     `topics` None: those of the pool that fit `project` and `properties`. `most`: changes at most, None without limit.
     `source` is kept with what is written. `before` is how far learning went, `mark` how far it is then: that is kept in
     the same transaction. `created_at`: when what is written counts as made, where that is not now. `run`: the id of the
-    run, where it is known already.
+    run, where it is known already. `is_there`: whether what was said still is; asked when something is written.
     """
 
     viewer: Viewer
@@ -61,6 +61,7 @@ class Lesson:
     mark: Mark | None = None
     created_at: datetime | None = None
     run: str | None = None
+    is_there: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

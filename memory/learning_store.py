@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, select, union, update
 from sqlalchemy.exc import IntegrityError
 
 from memory.access import own_scope, readable, writable_pool
-from memory.errors import Forgotten, MemoryConflict, MemoryProblem
+from memory.errors import Forgotten, MemoryConflict, MemoryProblem, NotThere
 from memory.learning import LISTS, PLAIN, LearnRun, Mark
 from memory.operation import Operation, set_state
 from memory.records import Change, Draft, parse_pool, text_hash
@@ -58,10 +58,13 @@ class LearningStore:
     ) -> tuple[LearnRun, list[Memory]]:
         """Takes the steps that still can be taken, one by one; the run as it is kept, and the memories that changed.
 
-        A step that goes against what is there now is refused, and leaves nothing. Raises NotThere and
-        MemoryUnavailable: then nothing was written.
+        A step that goes against what is there now is refused, and leaves nothing. Of a session that is gone nothing is
+        written, neither its run. Raises NotThere and MemoryUnavailable: then nothing was written.
         """
         async with self._records.writing() as connection:
+            if not lesson.is_there():
+                await _forget(connection, lesson.source.session)
+                return dataclasses.replace(run, state="nothing", problem=None), []
             await writable_pool(connection, lesson.viewer, lesson.pool)
             operation = Operation(connection, self._fulltext, lesson.viewer, name=run.id, now=now)
             taking = _Taking(operation, Writes(operation, self._policy, self._new_id), lesson)
@@ -81,6 +84,8 @@ class LearningStore:
             if lesson.mark is not None:
                 await _move(connection, lesson.mark)
             await _keep_run(connection, done)
+            if not lesson.is_there():
+                raise NotThere("session")
         return done, taking.changed
 
     # --- how far --------------------------------------------------------------------------------------------------
@@ -126,8 +131,13 @@ class LearningStore:
     async def forget(self, session: str) -> None:
         """A session that is gone for good has no watermark, and no run names it."""
         async with self._records.writing() as connection:
-            await connection.execute(delete(learn_marks).where(learn_marks.c.session == session))
-            await connection.execute(update(learn_runs).where(learn_runs.c.session == session).values(session=None))
+            await _forget(connection, session)
+
+    async def sessions(self) -> set[str]:
+        """All that something is known of here. For learning itself only."""
+        query = union(select(learn_marks.c.session), select(learn_runs.c.session))
+        async with self._records.reading() as connection:
+            return {session for (session,) in await connection.execute(query) if session is not None}
 
     # --- what came of it ------------------------------------------------------------------------------------------
 
@@ -260,6 +270,11 @@ def _told(error: MemoryProblem) -> str:
     if isinstance(error, Forgotten):
         return "was deleted before"
     return "somebody has changed it meanwhile" if isinstance(error, MemoryConflict) else "cannot be kept as it is"
+
+
+async def _forget(connection: AsyncConnection, session: str | None) -> None:
+    await connection.execute(delete(learn_marks).where(learn_marks.c.session == session))
+    await connection.execute(update(learn_runs).where(learn_runs.c.session == session).values(session=None))
 
 
 async def _move(connection: AsyncConnection, mark: Mark) -> None:

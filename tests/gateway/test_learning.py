@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import pytest
 
 from gateway.clock import ManualClock
 from gateway.learning import Learner
@@ -309,3 +310,18 @@ async def test_what_the_assistant_says_is_marked_and_what_it_may_repeat_from_mem
         echo = [lesson.said[0], dataclasses.replace(lesson.said[1], echo=True)]
         t.helper.replies = [[add("Ana likes rowing boats")]]
         assert (await t.learner.learn(dataclasses.replace(lesson, said=echo))).state == "nothing"
+
+
+@pytest.mark.parametrize("there", [[False, False], [True, False, False]])
+async def test_what_is_gone_before_the_write_ends_is_not_learnt_and_its_run_is_not_kept(
+    tmp_path: Path, there: list[bool]
+) -> None:
+    async with taught(tmp_path) as t:
+        await t.says("I drink oat milk", add("Ana drinks oat milk"))
+        mark = Mark(session=SESSION, pool=POOL, through_seq=2)
+        answers = iter(there)
+        run = await t.says("I play the cello", add("Ana plays the cello"), mark=mark, is_there=lambda: next(answers))
+        assert (run.state, run.created) == ("nothing", ())
+        assert await t.texts() == ["Ana drinks oat milk"]
+        assert [one.session for one in await t.memories.store.learning.runs(ANA)] == [None]
+        assert await t.memories.store.learning.marks() == {}

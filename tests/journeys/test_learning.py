@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from gateway.parts import Parts
 from tests.journeys.daemon import KEY, Client, config, running
 from tests.journeys.helpers import Helper
 from tests.journeys.test_memories import TOKENS, call
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until, until_equal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -273,6 +274,37 @@ async def test_a_deleted_session_is_not_learnt_from_and_leaves_no_trace_of_it(tm
         memories = await client.daemon.parts.memory.open()
         assert await memories.store.learning.marks() == {}
         assert len(helper.asked) == 1
+
+
+async def test_a_session_that_is_deleted_while_it_is_learnt_from_becomes_no_memory_and_leaves_no_trace(
+    tmp_path: Path,
+) -> None:
+    async with learning(tmp_path, after_reply=True) as (client, helper):
+        helper.going.clear()
+        await client.say("I drink oat milk")
+        await until(lambda: helper.asked)
+        assert (await client.call("DELETE", f"/v1/sessions/{KEY}"))[0] == 200
+        helper.going.set()
+        await learnt(client)
+        learned = (await client.daemon.parts.memory.open()).store.learning
+        await until_equal(learned.sessions, set[str]())
+        assert await texts(client) == []
+        assert await learned.marks() == {}
+
+
+async def test_a_start_forgets_what_is_kept_of_sessions_that_are_gone(tmp_path: Path) -> None:
+    async with learning(tmp_path, after_reply=True) as (client, _):
+        await client.say("I drink oat milk")
+        await learnt(client)
+        assert len(await runs(client)) == 1
+    for name in ("sessions.json", "sessions.journal.jsonl"):
+        (tmp_path / "data" / name).unlink(missing_ok=True)
+    shutil.rmtree(tmp_path / "data" / "transcripts")
+    async with learning(tmp_path, after_reply=True) as (client, _):
+        learned = (await client.daemon.parts.memory.open()).store.learning
+        await until_equal(learned.sessions, set[str]())
+        assert [run["session"] for run in await runs(client)] == [None]
+        assert await texts(client) == ["Ana: I drink oat milk"]
 
 
 async def test_a_person_starts_their_own_batch(tmp_path: Path) -> None:
