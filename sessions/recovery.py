@@ -18,7 +18,7 @@ from sessions.lines import Scan, scan
 from sessions.packing import SUFFIX, packed_path, read_transcript, unpacked
 from sessions.record import SessionRecord, SessionSettings
 from sessions.tally import tallied
-from sessions.transcript import transcript_path
+from sessions.transcript import TORN, torn_path, transcript_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -225,12 +225,12 @@ def _same(files: Files, path: Path) -> bool:
 
 def clear_leftover(files: Files, path: Path, *, stamp: str) -> None:
     """Makes room for a generation where a commit that has failed may have left one. Should something have been said in
-    it, its bytes go to `<file>.torn-<stamp>` first. Blocking. Raises StorageError."""
+    it, its bytes go to `torn_path` first. Blocking. Raises StorageError."""
     if files.size(path) is None:
         return
     payload = files.read(path)
     if not _only_opens(payload):
-        files.replace(path.with_name(f"{path.name}.torn-{stamp}"), payload)
+        files.replace(torn_path(path, stamp), payload)
     log.warning("transcript.leftover", file=path.name)
     files.remove(path)
 
@@ -321,11 +321,21 @@ def _removed(files: Files, newest: Path) -> bool:
 
 def remove_session(files: Files, newest: Path) -> None:
     """Removes all files of a session, also those nothing points to. Its newest generation, which has the tombstone, is
-    the last. Blocking. Raises StorageError."""
-    session = newest.name.partition(".")[0]
-    own = [name for name in files.list_sizes(newest.parent) if name.startswith(f"{session}.")]
-    for name in sorted(own, key=lambda name: name == newest.name):
-        files.remove(newest.with_name(name))
+    the last. The folder is not looked through: there may be a hundred thousand sessions in it.
+
+    Blocking. Raises StorageError.
+    """
+    session, generation, _ = newest.name.split(".", 2)
+    torn = newest.parent / TORN
+    for name in files.list_sizes(torn):
+        if name.startswith(f"{session}."):
+            files.remove(torn / name)
+    for number in range(int(generation) + 1, 0, -1):
+        path = newest.with_name(f"{session}.{number}.jsonl")
+        for one in (path, packed_path(path), path.with_name(path.name + TEMPORARY)):
+            if one != newest and files.size(one) is not None:
+                files.remove(one)
+    files.remove(newest)
 
 
 def _owner_told(key: SessionKey, entries: Sequence[Entry]) -> str | None:

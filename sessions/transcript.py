@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sessions.entries import Entry, Header
     from sessions.files import Files
 
+TORN = "torn"
 _SESSION = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
@@ -29,6 +30,11 @@ def transcript_path(data_dir: Path, agent: str, session: str, generation: int) -
     if not agent or not _SESSION.fullmatch(session) or generation < 1:
         raise ValueError(f"{agent!r}, {session!r}, {generation} name no transcript")
     return data_dir / "transcripts" / agent_folder(agent) / f"{session}.{generation}.jsonl"
+
+
+def torn_path(path: Path, stamp: str) -> Path:
+    """Where bytes that are cut from a transcript go: a folder with few files, which a deletion can look through."""
+    return path.parent / TORN / f"{path.name}.torn-{stamp}"
 
 
 class Transcript:
@@ -58,7 +64,7 @@ class Transcript:
     def open(
         files: Files, path: Path, *, stamp: str, sync: bool, header: Header | None = None
     ) -> tuple[Transcript, Scan]:
-        """Reads a transcript. A torn last line is cut off; its bytes go to `<file>.torn-<stamp>` first. What is
+        """Reads a transcript. A torn last line is cut off; its bytes go to `torn_path` first. What is
         packed is read, and cannot be appended to.
 
         `header` is written with the next entries should not one whole line be left. Raises StorageError.
@@ -118,5 +124,5 @@ class Transcript:
 
 def _cut(files: Files, path: Path, size: int, torn: bytes, stamp: str) -> None:
     """The cut bytes are on disk under their own name before they go from the file."""
-    files.replace(path.with_name(f"{path.name}.torn-{stamp}"), torn)
+    files.replace(torn_path(path, stamp), torn)
     files.truncate(path, size)

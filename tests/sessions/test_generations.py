@@ -227,7 +227,7 @@ async def test_a_file_in_the_way_in_which_something_was_said_is_kept_beside(tmp_
     said = session.transcript.path.read_bytes()
     other.write_bytes(said)
     assert await move(store, session)
-    kept = [path.read_bytes() for path in other.parent.iterdir() if ".torn-" in path.name]
+    kept = [path.read_bytes() for path in (other.parent / "torn").iterdir()]
     assert kept == [said]
     await closed(store, loop)
 
@@ -252,12 +252,14 @@ async def test_a_failing_index_is_no_failure_of_the_commit(tmp_path: Path) -> No
 async def test_deleting_takes_what_was_cut_and_what_nothing_points_to(tmp_path: Path) -> None:
     store, loop = await opened(tmp_path)
     session = await talked(store)
-    for ending in ("1.jsonl.torn-01X", "2.jsonl", "2.jsonl.new"):
-        session.transcript.path.with_name(f"{session.id}.{ending}").write_bytes(b"secret\n")
-    stranger = session.transcript.path.with_name("01HOTHER000000000000000000.1.jsonl.torn-01X")
+    folder = session.transcript.path.parent
+    stranger = folder / "torn" / "01HOTHER000000000000000000.1.jsonl.torn-01X"
+    stranger.parent.mkdir()
     stranger.write_bytes(b"of another chat\n")
+    for ending in ("torn/{}.1.jsonl.torn-01X", "{}.2.jsonl", "{}.2.jsonl.new"):
+        folder.joinpath(ending.format(session.id)).write_bytes(b"secret\n")
     await store.delete(session.id)
-    assert [path.name for path in stranger.parent.iterdir()] == [stranger.name]
+    assert [path for path in folder.rglob("*") if path.is_file()] == [stranger]
     await closed(store, loop)
 
 

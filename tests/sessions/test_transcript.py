@@ -35,8 +35,9 @@ def reopened(transcript: Transcript) -> list[Entry]:
 
 
 def beside(transcript: Transcript) -> dict[str, bytes]:
-    """The other files in its folder."""
-    return {p.name: p.read_bytes() for p in transcript.path.parent.iterdir() if p != transcript.path}
+    """The other files in its folder, and below."""
+    found = transcript.path.parent.rglob("*")
+    return {p.name: p.read_bytes() for p in found if p.is_file() and p != transcript.path}
 
 
 def test_nothing_is_on_disk_before_the_first_entry(tmp_path: Path) -> None:
