@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from memory.access import INSTANCE, own_scope, readable
 from memory.errors import MemoryConflict, NotThere
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from memory.database import Records
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from memory.jobs import JobChange
     from memory.records import Memory, Pool, Viewer
 
+KEPT_JOBS = 500
 PLAIN = "id kind state automatic asked place model done total failed counts problem".split()
 
 
@@ -61,6 +61,7 @@ class JobStore:
                 started_at=whole(self._now()),
             )
             await connection.execute(insert(jobs).values(job_to_row(job)))
+            await _forget_oldest(connection, pool)
         return job, True
 
     async def put(self, job: MemoryJob) -> None:
@@ -101,16 +102,18 @@ class JobStore:
 
     async def changes(self, viewer: Viewer, job_id: str, *, limit: int = 5000) -> list[JobChange]:
         """What a job did to each memory, in the order in which it came to them."""
-        return await self._changes(audit.c.job == job_id, readable(viewer, audit.c.pool), limit=limit)
-
-    async def _changes(self, *wanted: ColumnElement[bool], limit: int) -> list[JobChange]:
+        wanted = audit.c.job == job_id, readable(viewer, audit.c.pool)
         query = select(audit).where(*wanted).order_by(audit.c.id).limit(limit)
         async with self._records.reading() as connection:
             return changes_of([audit_from_row(row) for row in (await connection.execute(query)).mappings()])
 
     async def counts(self, job_id: str) -> dict[str, int]:
         """How many memories and topics a job has added, changed, merged into others and deleted. For upkeep only."""
-        counts = count_changes(await self._changes(audit.c.job == job_id, limit=100_000))
+        states = (side["state"].as_string() for side in (audit.c.before, audit.c.after))
+        query = select(audit.c.row, *states).where(audit.c.job == job_id).order_by(audit.c.id)
+        counts = await self._records.read(
+            lambda connection: count_changes((row[0], row[1], row[2]) for row in connection.execute(query))
+        )
         async with self._records.reading() as connection:
             return counts | await topic_counts(connection, job_id)
 
@@ -162,6 +165,15 @@ class JobStore:
                 same = memories.c.id == memory.id, memories.c.revision == memory.revision
                 mine = readable(viewer, memories.c.pool), memories.c.state == "active"
                 await connection.execute(update(memories).where(*same, *mine).values(checked_at=millis(self._now())))
+
+
+async def _forget_oldest(connection: AsyncConnection, pool: Pool | None) -> None:
+    """Of a pool's jobs that have ended `KEPT_JOBS` stay; what they changed stays in the history of the memories."""
+    mine = jobs.c.pool == owner_name(pool), jobs.c.state != "running"
+    oldest = select(jobs.c.id).where(*mine).order_by(jobs.c.id.desc()).offset(KEPT_JOBS).limit(1)
+    last = (await connection.execute(oldest)).scalar()
+    if last is not None:
+        await connection.execute(delete(jobs).where(*mine, jobs.c.id <= last))
 
 
 async def put_job(connection: AsyncConnection, job: MemoryJob) -> None:

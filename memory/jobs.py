@@ -83,14 +83,23 @@ def changes_of(entries: Iterable[Audit]) -> list[JobChange]:
     return list(found.values())
 
 
-def count_changes(changes: Iterable[JobChange]) -> dict[str, int]:
-    """How many memories were added, changed, merged into others, and deleted."""
+def count_changes(entries: Iterable[tuple[str, str | None, str | None]]) -> dict[str, int]:
+    """How many memories were added, changed, merged into others, and deleted.
+
+    Of a job's audit entries, the oldest first: each as row, state before and state after. Former versions that were
+    only kept are left out, and what was deleted for good.
+    """
+    first: dict[str, str | None] = {}
+    last: dict[str, str | None] = {}
+    for row, before, after in entries:
+        if (before or after) != "superseded":
+            first.setdefault(row, before)
+            last[row] = after
     counts: dict[str, int] = dict.fromkeys(("added", "changed", "merged", "deleted"), 0)
-    for change in changes:
-        if change.after is None:
-            continue
-        gone = {"superseded": "merged", "trashed": "deleted"}.get(change.after["state"])
-        counts[gone or ("added" if change.before is None else "changed")] += 1
+    for row, state in last.items():
+        if state is not None:
+            gone = {"superseded": "merged", "trashed": "deleted"}.get(state)
+            counts[gone or ("added" if first[row] is None else "changed")] += 1
     return {name: count for name, count in counts.items() if count}
 
 

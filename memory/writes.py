@@ -24,7 +24,7 @@ from memory.records import (
     parse_pool,
     text_hash,
 )
-from memory.redact import redact
+from memory.redact import Redacted, redact
 from memory.rows import memory_from_row, owner_name, topic_from_row, whole
 from memory.tables import memories, tombstones, topics
 from memory.topics import bounded_place, check_scope, checked_properties
@@ -351,7 +351,7 @@ class Writes:
         checked = checked_properties(given)
         if self._policy.allow_secrets:
             return checked, ()
-        filtered = [(redact(name), redact(value)) for name, value in checked.items()]
+        filtered = [(redact(name), _redacted_value(name, value)) for name, value in checked.items()]
         kinds = tuple(kind for pair in filtered for one in pair for kind in one.kinds)
         return {name.text: value.text for name, value in filtered}, kinds
 
@@ -469,6 +469,14 @@ class _Known:
             if fits and row.properties == memory.properties and text_hash(row.text) == digest:
                 return row
         return None
+
+
+def _redacted_value(name: str, value: str) -> Redacted:
+    """A value may be a secret by itself, or because of the name it has."""
+    alone, named = redact(value), redact(f"{name}: {value}")
+    if alone.kinds or not named.kinds or redact(name).kinds:
+        return alone
+    return Redacted(f"[{named.kinds[0]} removed]", named.kinds)
 
 
 def _scope(memory: Memory) -> str:

@@ -174,3 +174,39 @@ async def test_two_memories_go_back_into_a_topic_that_holds_one_now_or_stay(tmp_
         await memories.topics.edit_topic(ANA, topic.id, TopicChange(bounded=True))
         undone = await memories.undo_job(ANA, job.id)
         assert ([memory.id for memory in undone.memories], undone.left) == ([other.id], 2)
+
+
+async def test_what_a_run_has_done_is_counted_as_it_is_told(tmp_path: Path) -> None:
+    clock = ManualClock(datetime(2026, 5, 1, tzinfo=UTC))
+    async with opened(tmp_path / "state.db", clock) as memories:
+        ids = [(await memories.add(ANA, Draft(text=text))).memory.id for text in TEXTS]
+        job, viewer = await begun(memories)
+        await memories.merge(viewer, ids[:2], "Ana likes tea")
+        await memories.update(viewer, ids[0], Change(importance=9))
+        await memories.delete(viewer, ids[3])
+        await memories.add(viewer, Draft(text="Ana has a cat", pool=user_pool("ana")))
+        counts = {"added": 1, "changed": 1, "merged": 1, "deleted": 1}
+        assert await memories.store.jobs.counts(job.id) == counts
+        await finished(memories, job)
+        await memories.purge(ANA, [ids[3]])
+        assert await memories.store.jobs.counts(job.id) == {name: n for name, n in counts.items() if name != "deleted"}
+
+
+async def test_the_newest_runs_of_a_pool_are_kept_and_those_that_still_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.job_store.KEPT_JOBS", 3)
+    clock = ManualClock(datetime(2026, 5, 1, tzinfo=UTC))
+    async with opened(tmp_path / "state.db", clock) as memories:
+        jobs = memories.store.jobs
+        other, _ = await jobs.begin("tidy", user_pool("bob"), asked={}, automatic=False)
+        await finished(memories, other)
+        running, _ = await jobs.begin("sort", user_pool("ana"), asked={}, automatic=False)
+        ids: list[str] = []
+        for _ in range(5):
+            job, _viewer = await begun(memories)
+            await finished(memories, job)
+            ids.append(job.id)
+        last, _viewer = await begun(memories)
+        assert [job.id for job in await jobs.page(ANA)] == [last.id, *reversed(ids[2:]), running.id]
+        assert [job.id for job in await jobs.page(person("bob"))] == [other.id]

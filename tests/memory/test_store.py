@@ -356,8 +356,9 @@ async def test_topics_bound_to_a_project_and_memories_without_topic_are_not_reca
 
 async def test_a_secret_stands_in_no_reason_and_in_no_name_of_a_property(memories: Memories, tmp_path: Path) -> None:
     key = "sk-proj-Abcd1234Efgh5678Ijkl9012Mnop3456"
-    fact = await memories.add(ANA, Draft(text="Ana likes tea", properties={key: "v"}))
-    assert fact.redacted == ("token",)
+    fact = await memories.add(ANA, Draft(text="Ana likes tea", properties={key: "v", "password": "hunter2"}))
+    assert fact.redacted == ("password", "token")
+    assert set(fact.memory.properties.values()) == {"v", "[password removed]"}
     said = dataclasses.replace(ANA, why=f"she gave the key {key}")
     await memories.update(said, fact.memory.id, Change(importance=7))
     assert (await memories.history(ANA, fact.memory.id))[0].why.startswith("she gave the key [")
