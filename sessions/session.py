@@ -94,16 +94,11 @@ class Session:
         return self.record.ended is not None
 
     def since(self, turn: str) -> list[Entry]:
-        """The entries from the first one of a turn on, without looking at what came before."""
+        """The entries from the first one of a turn on. Their order is the file's, whoever has written in it."""
         parts = session_of_turn(turn)
         if parts is None or parts[0] != self.id:
             return []
-        later: list[Entry] = []
-        for entry in reversed(self.entries):
-            if entry.seq < parts[1]:
-                break
-            later.append(entry)
-        return later[::-1]
+        return [entry for entry in self.entries if entry.seq >= parts[1]]
 
     def turn_entries(self, turn: str) -> list[Entry]:
         """The entries of one turn, in the order they were written."""
