@@ -77,6 +77,7 @@ class EventLog:
     def close(self) -> None:
         """No further event comes; followers end after the last one."""
         self._closed = True
+        self._tell = None
         self._wake()
 
     def _wake(self) -> None:

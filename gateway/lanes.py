@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
+from gateway.kept_turns import KeptTurns
 from gateway.models.base import ModelError
 from gateway.replies import others
 from gateway.turn import TurnResult, result_from_entries
 from sessions.entries import CommandEntry, EndReason, Entry, TurnFailedEntry, session_of_turn
 from sessions.files import StorageError
 from sessions.queues import Lane
+from sessions.session import SessionGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -34,7 +35,7 @@ log = structlog.get_logger()
 
 
 class Lanes:
-    """The lines of all sessions. Turns that ended a moment ago are kept, so that their events can be replayed."""
+    """The lines of all sessions. A line is there as long as its task, which takes it away when nobody waits."""
 
     def __init__(
         self, *, store: SessionStore, replies: Replies, clock: Clock, queue: QueuePolicy, policy: TurnPolicy
@@ -43,10 +44,11 @@ class Lanes:
         self._replies = replies
         self._clock = clock
         self._queue = queue
-        self._policy = policy
         self.after_turn: list[Callable[[Session], None]] = []
         self._lanes: dict[str, Lane[Turn]] = {}
-        self._ended: OrderedDict[str, Turn] = OrderedDict()
+        self._leaving: dict[str, Turn] = {}
+        self._ended = KeptTurns(policy.kept_turns)
+        self._unstored: dict[str, set[str]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._stopping = False
 
@@ -104,51 +106,63 @@ class Lanes:
         lane = self._lanes.get(session_id)
         return lane is not None and lane.busy
 
+    def present(self, session_id: str) -> bool:
+        """Whether a session has a line: something runs or waits, in it or in the one before it."""
+        return session_id in self._lanes
+
     def live(self, wanted: str) -> Turn | None:
         """A turn that runs, waits, or ended recently enough for its events to be replayed."""
-        ended = self._ended.get(wanted)
-        if ended is not None:
-            return ended
+        known = self._ended.find(wanted) or self._leaving.get(wanted)
+        if known is not None:
+            return known
         parts = session_of_turn(wanted)
         lane = self._lanes.get(parts[0]) if parts else None
         return lane.find(lambda turn: turn.id == wanted) if lane else None
 
     # --- in and out -----------------------------------------------------------------------------------------------
 
-    def lane(self, session: Session) -> Lane[Turn]:
-        return self._lanes.setdefault(session.id, Lane())
-
-    def admit(self, lane: Lane[Turn], turn: Turn) -> None:
-        """Puts a turn in its session's line and sees to it that the line moves."""
+    def admit(self, turn: Turn) -> None:
+        """Puts a turn in its session's line."""
+        lane = self._lanes.get(turn.session.id) or self._begin(turn.session)
         if lane.busy:
             turn.events.emit("queued", position=len(lane.waiting) + 1, mode=turn.mode)
-        idle = not lane.busy
         lane.waiting.append(turn)
         if turn.mode == "interrupt":
             for running in lane.running:
                 running.stop("interrupted")
-        if idle:
-            self.spawn(self._run_lane(turn.session.id, lane), f"lane {turn.session.id}")
 
-    def follow(self, following: Session, lane: Lane[Turn]) -> None:
-        """The line of a session that begins while the one before still has turns to finish."""
-        self._lanes[following.id] = Lane(after=lane)
+    def follow(self, following: Session, session_id: str) -> None:
+        """The line of a session that begins while the one before is not done with its own."""
+        self._begin(following, after=self._lanes[session_id])
 
-    def close(self, session_id: str) -> None:
-        """Takes away the line of a session that nothing runs in."""
-        self._lanes.pop(session_id, None)
+    def _begin(self, session: Session, *, after: Lane[Turn] | None = None) -> Lane[Turn]:
+        lane: Lane[Turn] = Lane(after)
+        self._lanes[session.id] = lane
+        self.spawn(self._run_lane(session, lane), f"lane {session.id}")
+        return lane
 
     async def stop(self, turn: Turn) -> bool:
         """Stops a running turn, keeping what came, or takes a waiting one out of the line. False when it has ended."""
-        lane = self._lanes.get(turn.session.id)
-        if lane is None or turn.result is not None:
+        lane = None if turn.result is not None else self._lanes.get(turn.session.id)
+        if lane is None:
             return False
-        if lane.remove(turn):
-            failure = TurnFailedEntry(turn=turn.id, code="stopped", error="Stopped before it had begun.")
-            await self._store.append(turn.session, failure)
-            self.finish(turn, result_from_entries(turn.session, turn.id))
+        if turn in lane.waiting:
+            await self._take_out(lane, turn)
             return True
-        return any(running.stop("stopped") for running in lane.running)
+        return turn in lane.running and any(running.stop("stopped") for running in lane.running)
+
+    async def _take_out(self, lane: Lane[Turn], turn: Turn) -> None:
+        lane.remove(turn)
+        session = turn.session
+        self._leaving[turn.id] = turn
+        failure = TurnFailedEntry(turn=turn.id, code="stopped", error="Stopped before it had begun.")
+        try:
+            await self._store.append(session, failure)
+            self.finish(turn, result_from_entries(session, turn.id))
+        except (StorageError, SessionGone) as error:
+            self._end_unstored([turn], error)
+        finally:
+            del self._leaving[turn.id]
 
     def stop_session(self, session_id: str) -> bool:
         """Stops what runs in a session; False when nothing does."""
@@ -156,52 +170,82 @@ class Lanes:
         return lane is not None and any(turn.stop("stopped") for turn in lane.running)
 
     async def drain(self, session_id: str) -> None:
-        """Stops what runs in a session and what waits, and returns when its line is empty."""
+        """Stops what runs in a session and what waits, and returns when nothing runs any more."""
         lane = self._lanes.get(session_id)
-        if lane is None or not lane.busy:  # a lane that only a command has looked into never drains
+        if lane is None:
             return
-        for turn in list(lane.waiting):
-            await self.stop(turn)
+        while lane.waiting:
+            await self._take_out(lane, lane.waiting[0])
         for turn in list(lane.running):
             turn.stop("stopped")
-        await lane.drained.wait()
+        if lane.running:
+            await lane.drained.wait()
 
     def forget(self, session_id: str) -> None:
         """The ended turns of a session that is deleted are found no more."""
-        for turn in [t for t in self._ended.values() if t.session.id == session_id]:
-            del self._ended[turn.id]
+        self._ended.forget(session_id)
+        self._unstored.pop(session_id, None)
 
     def finish(self, turn: Turn, result: TurnResult | None) -> None:
         """Tells everybody who follows a turn how it ended, and keeps it a while."""
+        if turn.result is not None:
+            return
+        deleted = turn.session.deleted
         turn.end(result or _failed(turn, "internal", "The turn ended without a reply."))
-        self._ended[turn.id] = turn
-        while len(self._ended) > self._policy.kept_turns:
-            self._ended.popitem(last=False)
+        if not deleted:
+            self._ended.keep(turn)
+
+    def end_deleted(self, turn: Turn) -> None:
+        self.finish(turn, _failed(turn, "stopped", "The conversation was deleted."))
+
+    def ended_unstored(self, turn: str) -> bool:
+        """Whether a turn has ended, and its transcript does not tell yet."""
+        parts = session_of_turn(turn)
+        return parts is not None and turn in self._unstored.get(parts[0], ())
 
     # --- the line -------------------------------------------------------------------------------------------------
 
-    async def _run_lane(self, session_id: str, lane: Lane[Turn]) -> None:
+    async def _run_lane(self, session: Session, lane: Lane[Turn]) -> None:
+        """Nothing that goes wrong in one session leaves it: in the group it would end every turn."""
+        try:
+            await self._run_waiting(session, lane)
+            if not lane.waiting and not session.ended and (word := pending_end(session.commands)) is not None:
+                await self._store.close(session, word)
+        except (StorageError, SessionGone) as error:
+            log.warning("session.not_ended", session=session.id, error=str(error))
+        except Exception:
+            log.exception("lane.failed", session=session.id)
+        finally:
+            self._take_away(session, lane)
+            lane.drained.set()
+
+    async def _run_waiting(self, session: Session, lane: Lane[Turn]) -> None:
+        """Until nobody waits, or the daemon stops: what waits then is answered after the next start."""
         if lane.after is not None:
             await lane.after.drained.wait()
             lane.after = None
-        session = lane.waiting[0].session
-        while lane.waiting:
-            if lane.waiting[0].mode == "collect":
-                await self._collect(lane)
-            await self._settle(session, lane)
-            batch = lane.take()
+        while lane.waiting and not self._stopping:
             try:
-                await self._run_turn(lane, batch)
+                await self._run_next(session, lane)
+            except Exception as error:
+                log.exception("lane.failed", session=session.id)
+                lane.running = lane.running or (lane.take() if lane.waiting else [])
+                await self._give_up(session, lane.running, error)
             finally:
                 lane.running = []
-        self._lanes.pop(session_id, None)
-        try:
-            if (word := pending_end(session.commands)) is not None and not session.ended:
-                await self._store.close(session, word)
-        except StorageError as error:
-            log.warning("session.not_ended", session=session_id, error=str(error))
-        finally:
-            lane.drained.set()
+        self._take_away(session, lane)
+
+    def _take_away(self, session: Session, lane: Lane[Turn]) -> None:
+        if self._lanes.get(session.id) is lane:
+            del self._lanes[session.id]
+
+    async def _run_next(self, session: Session, lane: Lane[Turn]) -> None:
+        """What waits may be stopped meanwhile, to the last turn."""
+        if lane.waiting[0].mode == "collect":
+            await self._collect(lane)
+        await self._settle(session)
+        if lane.waiting and not self._stopping:
+            await self._run_turn(session, lane, lane.take())
 
     async def _collect(self, lane: Lane[Turn]) -> None:
         """Waits until no further message has come for `debounce_ms`."""
@@ -210,18 +254,33 @@ class Lanes:
             seen = len(lane.waiting)
             await self._clock.sleep(self._queue.debounce_ms / 1000)
 
-    async def _settle(self, session: Session, lane: Lane[Turn]) -> None:
+    async def _settle(self, session: Session) -> None:
         """Marks turns as failed whose end could not be written at the time (a full disk); their askers were told."""
-        lost = [turn for turn in session.open if turn not in lane.ids()]
-        if lost:
-            try:
+        unstored = self._unstored.get(session.id, set())
+        lost = [turn for turn in session.open if turn in unstored]
+        try:
+            if lost:
                 await self._store.append(session, *(_lost(turn) for turn in lost))
-            except StorageError as error:
-                log.warning("turn.not_settled", session=session.id, turns=lost, error=str(error))
+            self._unstored.pop(session.id, None)
+        except (StorageError, SessionGone) as error:
+            log.warning("turn.not_settled", session=session.id, turns=lost, error=str(error))
+
+    async def _give_up(self, session: Session, turns: Sequence[Turn], error: Exception) -> None:
+        """The end of turns that a fault of ours has struck outside of their replies."""
+        why = _fault(error)
+        broken = [turn.id for turn in turns if turn.id in session.open]
+        try:
+            if broken:
+                failures = [TurnFailedEntry(turn=turn, code="internal", error=why) for turn in broken]
+                await self._store.append(session, *failures)
+        except (StorageError, SessionGone) as unwritten:
+            self._end_unstored(turns, unwritten)
+        for turn in turns:
+            self.finish(turn, _failed(turn, "internal", why))
 
     # --- a turn and its end ---------------------------------------------------------------------------------------
 
-    async def _run_turn(self, lane: Lane[Turn], batch: list[Turn]) -> None:
+    async def _run_turn(self, session: Session, lane: Lane[Turn], batch: list[Turn]) -> None:
         lead = batch[0]
         lead.task = asyncio.create_task(self._replies.generate(lane, lead), name=f"turn {lead.id}")
         for turn in batch:
@@ -230,35 +289,37 @@ class Lanes:
         try:
             await lead.task
         except asyncio.CancelledError:
-            if lead.stop_as is None:
+            finish = lead.stop_as
+            if finish is None:
                 lead.task.cancel()
                 raise
-            await self._end_with(lane, lead, self._replies.cut_reply(lane, lead, lead.stop_as))
+            await self._end_with(lane, lead, lambda: self._replies.cut_reply(lane, lead, finish))
         except ModelError as error:
             retry_after_s = error.retry_after_s
-            await self._end_with(lane, lead, self._after_model_error(lane, lead, error))
-        except StorageError as error:
-            self._end_unstored(lane, error)
+            entry = self._after_model_error(lane, lead, error)
+            await self._end_with(lane, lead, lambda: entry)
+        except (StorageError, SessionGone) as error:
+            self._end_unstored(lane.running, error)
         except Exception as error:
-            log.exception("turn.failed", session=lead.session.id, turn=lead.id)
-            why = f"The turn failed inside sessiond ({type(error).__name__}). The log has the details."
-            await self._end_with(
-                lane, lead, TurnFailedEntry(turn=lead.id, code="internal", error=why, also=others(lead, lane))
-            )
+            log.exception("turn.failed", session=session.id, turn=lead.id)
+            failure = TurnFailedEntry(turn=lead.id, code="internal", error=_fault(error), also=others(lead, lane))
+            await self._end_with(lane, lead, lambda: failure)
         for turn in list(lane.running):
-            result = result_from_entries(turn.session, turn.id)
+            result = result_from_entries(session, turn.id)
             self.finish(turn, result and dataclasses.replace(result, retry_after_s=retry_after_s))
         for hook in self.after_turn:
-            hook(lead.session)
+            hook(session)
 
-    async def _end_with(self, lane: Lane[Turn], lead: Turn, entry: Entry) -> None:
-        """Writes the end of a turn that did not get its reply; a reply that was written meanwhile stands."""
-        if lead.id not in lead.session.open:
-            return
+    async def _end_with(self, lane: Lane[Turn], lead: Turn, end: Callable[[], Entry]) -> None:
+        """Writes the end of a turn that did not get its reply. What is being written of it comes first: a reply that
+        was stopped while it went to the disk stands."""
+        session = lead.session
+        async with session.lock:
+            pass
         try:
-            await self._replies.append(lead.session, entry)
-        except StorageError as error:
-            self._end_unstored(lane, error)
+            await self._replies.append(session, end(), only_if=lambda: lead.id in session.open)
+        except (StorageError, SessionGone) as error:
+            self._end_unstored(lane.running, error)
 
     def _after_model_error(self, lane: Lane[Turn], lead: Turn, error: ModelError) -> Entry:
         """What was already shown stays, marked incomplete; otherwise the turn has failed."""
@@ -267,9 +328,16 @@ class Lanes:
             return self._replies.cut_reply(lane, lead, "incomplete")
         return TurnFailedEntry(turn=lead.id, code=error.code, error=str(error), also=others(lead, lane))
 
-    def _end_unstored(self, lane: Lane[Turn], error: StorageError) -> None:
-        """Tells the askers; the turn stays open in its transcript until it can be settled."""
-        for turn in list(lane.running):
+    def _end_unstored(self, turns: Sequence[Turn], error: StorageError | SessionGone) -> None:
+        """Tells the askers; the turn stays open in its transcript, if that is there, until it can be settled."""
+        for turn in turns:
+            if turn.result is not None:
+                continue
+            if isinstance(error, SessionGone):
+                self.end_deleted(turn)
+                continue
+            if turn.id in turn.session.open:
+                self._unstored.setdefault(turn.session.id, set()).add(turn.id)
             self.finish(turn, _failed(turn, error.code, str(error)))
 
 
@@ -287,7 +355,7 @@ def pending_end(commands: Sequence[CommandEntry]) -> EndReason | None:
 
 def _failed(turn: Turn, code: str, error: str) -> TurnResult:
     """The end of a turn that its transcript does not tell."""
-    record = turn.session.record
+    record = turn.record
     return TurnResult(
         turn=turn.id, session=record.session, key=record.key, text="", entries=(), error_code=code, error=error
     )
@@ -295,3 +363,7 @@ def _failed(turn: Turn, code: str, error: str) -> TurnResult:
 
 def _lost(turn: str) -> TurnFailedEntry:
     return TurnFailedEntry(turn=turn, code="storage", error="The reply could not be stored at the time.")
+
+
+def _fault(error: Exception) -> str:
+    return f"The turn failed inside sessiond ({type(error).__name__}). The log has the details."

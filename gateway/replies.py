@@ -300,10 +300,12 @@ class Replies:
         window = self._gauge.known_window(lead.session, lead.incoming.model)
         shown = self._recall.entry(lead.session)
         drafts = [entry] if shown is None else [shown, entry]
-        *_, written = await self.append(
-            lead.session, *drafts, change=lambda record: _charged(record, note, usage, cost, window)
-        )
-        lead.shown = []
+
+        def charged(record: SessionRecord) -> SessionRecord:
+            lead.shown = []  # it stands in the transcript now, also when the turn was stopped meanwhile
+            return _charged(record, note, usage, cost, window)
+
+        *_, written = await self.append(lead.session, *drafts, change=charged)
         if usage is not None:
             record = lead.session.record
             self._ledger.note(
@@ -348,15 +350,16 @@ class Replies:
         session: Session,
         *drafts: Entry,
         change: Callable[[SessionRecord], SessionRecord] | None = None,
+        only_if: Callable[[], bool] | None = None,
     ) -> list[Entry]:
         """An append that is not given up at the first failure: somebody waits for this reply. Raises StorageError."""
         for wait_s in WRITE_RETRIES_S:
             try:
-                return await self._store.append(session, *drafts, change=change)
+                return await self._store.append(session, *drafts, change=change, only_if=only_if)
             except StorageError as error:
                 log.warning("turn.write_failed", session=session.id, error=str(error), retry_s=wait_s)
                 await self._clock.sleep(wait_s)
-        return await self._store.append(session, *drafts, change=change)
+        return await self._store.append(session, *drafts, change=change, only_if=only_if)
 
     def cut_reply(self, lane: Lane[Turn], lead: Turn, finish: Finish) -> AssistantEntry:
         """What was shown so far, as the reply of a turn that was cut."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from compaction.tokens import Reading
     from sessions.entries import Attachment, Finish, ToolCall
     from sessions.policy import QueueMode
+    from sessions.record import SessionRecord
     from sessions.session import Session
     from sessions.usage import Usage
 
@@ -111,7 +112,8 @@ class Turn:
     ) -> None:
         """`origin`: where its events are from, so that an id of theirs is known again."""
         self.id = turn_id
-        self.session = session
+        self._session: Session | None = session
+        self._record = session.record
         self.incoming = incoming
         self.mode: QueueMode = mode
         self.resumed = False
@@ -136,6 +138,8 @@ class Turn:
         if self._result is not None:
             return
         self._result = result
+        self._record, self._session, self.task, self.shown = self.record, None, None, []
+        self.incoming = dataclasses.replace(self.incoming, text="", results=(), before=(), extra_system=None)
         self.state = "failed" if result.failed else "done"
         if result.failed:
             later = {} if result.retry_after_s is None else {"retry_after_s": result.retry_after_s}
@@ -150,6 +154,17 @@ class Turn:
     @property
     def speaker(self) -> str | None:
         return self.incoming.speaker
+
+    @property
+    def session(self) -> Session:
+        """Until the turn ends: what is kept of it afterwards does not keep its session in memory."""
+        assert self._session is not None  # noqa: S101
+        return self._session
+
+    @property
+    def record(self) -> SessionRecord:
+        """Of its session; once it has ended, as it was then."""
+        return self._record if self._session is None else self._session.record
 
     @property
     def client_tool_names(self) -> frozenset[str]:

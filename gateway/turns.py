@@ -7,6 +7,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import WeakValueDictionary
 
+import structlog
+
 from gateway.commands import may_use, parse_command
 from gateway.lanes import STARTED, Lanes, pending_end
 from gateway.models.base import UnknownModel
@@ -17,6 +19,7 @@ from sessions.context import failed_attempt
 from sessions.entries import (
     AssistantEntry,
     CommandEntry,
+    EndReason,
     Entry,
     RetractedEntry,
     ToolResultEntry,
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from gateway.turn import TurnResult
     from sessions.keys import SessionKey
     from sessions.policy import QueueMode, QueuePolicy, SessionsPolicy, TurnPolicy
-    from sessions.queues import Lane
     from sessions.record import SessionRecord
     from sessions.resets import ResetReason
     from sessions.session import Request, Session
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 QUEUE_RETRY_S = 5.0
 HELD = "job:"  # sources whose cut turns go on only when their owner says so
 READ_BACK = "transcript"  # origin of the events of a turn that is no longer in memory
+
+log = structlog.get_logger()
 
 
 class RequestConflict(Exception):
@@ -106,6 +110,7 @@ class Turns:
         self.commands: CommandRunner | None = None
         self.after_accept: list[Callable[[Session], None]] = []
         self._gates: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._held: WeakValueDictionary[str, Turn] = WeakValueDictionary()
         self._lanes = Lanes(store=store, replies=replies, clock=clock, queue=queue, policy=policy)
         self.after_turn = self._lanes.after_turn
 
@@ -185,29 +190,36 @@ class Turns:
     async def _accept(self, key: SessionKey, incoming: Incoming) -> Turn:
         await self._prompts.ready()
         async with self._gate(key):
-            session, reason = await self._session_for(key, incoming)
-            known = await self._known(session, incoming)
-            if known is not None:
-                return known
-            if incoming.fresh and session.record.entries:
-                session, reason = await self._succeed(session, self._lanes.lane(session), "new", key), "new"
-            lane = self._lanes.lane(session)
-            if len(lane.waiting) >= self._queue.cap:
-                raise QueueFull(self._queue.cap, QUEUE_RETRY_S)
-            if incoming.before and not self._store.sessions_of(key):
-                await self._store.append(session, *incoming.before)
-            command = parse_command(incoming.text) if incoming.commands and not incoming.results else None
-            if command is not None and not may_use(self._allowed, command, key, incoming.role):
-                reply = f"/{command.name} is not open in this chat. An administrator can allow it under commands.allow."
-                return await self._record_command(session, command, incoming, reply)
-            if command is not None and command.ends_session:
-                return await self._end_by_command(session, lane, command, incoming)
-            if command is not None:
-                return await self._answer_command(session, command, incoming)
-            turn = await self._enqueue(session, lane, incoming)
-            if reason is not None:
-                turn.events.emit("session.started", session=session.id, reason=reason)
-            return turn
+            before = self._store.find(key)
+            try:
+                return await self._entered(key, incoming)
+            except Exception:
+                self._store.forget_unused(key, before)
+                raise
+
+    async def _entered(self, key: SessionKey, incoming: Incoming) -> Turn:
+        session, reason = await self._session_for(key, incoming)
+        known = await self._known(session, incoming)
+        if known is not None:
+            return known
+        if incoming.fresh and session.record.entries:
+            session, reason = await self._succeed(session, "new", key), "new"
+        if len(self._lanes.state(session.id)[1]) >= self._queue.cap:
+            raise QueueFull(self._queue.cap, QUEUE_RETRY_S)
+        if incoming.before and not self._store.sessions_of(key):
+            await self._store.append(session, *incoming.before)
+        command = parse_command(incoming.text) if incoming.commands and not incoming.results else None
+        if command is not None and not may_use(self._allowed, command, key, incoming.role):
+            reply = f"/{command.name} is not open in this chat. An administrator can allow it under commands.allow."
+            return await self._record_command(session, command, incoming, reply)
+        if command is not None and command.ends_session:
+            return await self._end_by_command(session, command, incoming)
+        if command is not None:
+            return await self._answer_command(session, command, incoming)
+        turn = await self._enqueue(session, incoming)
+        if reason is not None:
+            turn.events.emit("session.started", session=session.id, reason=reason)
+        return turn
 
     def _gate(self, key: SessionKey) -> asyncio.Lock:
         """Messages of one key enter one after the other, in the order they arrived."""
@@ -223,10 +235,9 @@ class Turns:
         if session.record.entries == 0:
             previous = self._store.former(key)
             return session, previous.ended if previous else "first"
-        busy = self._lanes.busy(session.id)
-        if not busy and (word := pending_end(session.commands)) is not None:
-            return await self._store.end(session, word), word
-        due = self._due(key, session.record, busy=busy)
+        if (word := pending_end(session.commands)) is not None:
+            return await self._succeed(session, word), word
+        due = self._due(key, session.record, busy=self._lanes.busy(session.id))
         return (session, None) if due is None else (await self._store.end(session, due), due)
 
     def _due(self, key: SessionKey, record: SessionRecord, *, busy: bool) -> ResetReason | None:
@@ -270,7 +281,7 @@ class Turns:
             )
         return request
 
-    async def _enqueue(self, session: Session, lane: Lane[Turn], incoming: Incoming) -> Turn:
+    async def _enqueue(self, session: Session, incoming: Incoming) -> Turn:
         model = self._models.choose(session.record.agent, incoming.model or session.record.settings.model)
         drafts = self._drafts(incoming, model)
         drafts += _in_place_of_failed(session.entries, drafts[0])
@@ -278,14 +289,18 @@ class Turns:
         mode = incoming.queue or effective_mode(self._queue, session.record.channel, session.record.settings.queue_mode)
         turn = self._told_turn(entries[0].turn or "", session, incoming, mode)
         turn.events.emit("accepted", turn=turn.id, session=session.id, seq=entries[0].seq)
-        self._lanes.admit(lane, turn)
+        self._lanes.admit(turn)
         for hook in self.after_accept:
             hook(session)
         return turn
 
     def _told_turn(self, wanted: str, session: Session, incoming: Incoming, mode: QueueMode) -> Turn:
         """A turn whose events go to all who follow its key; what starts or compacts a session is told once, by
-        gateway.announce."""
+        gateway.announce. Whoever has asked for it before it could go on follows the same one."""
+        held = self._held.pop(wanted, None)
+        if held is not None:
+            held.incoming, held.mode = incoming, mode
+            return held
 
         def tell(name: str, fields: dict[str, Any]) -> None:
             if name not in ("session.started", "compaction"):
@@ -345,13 +360,13 @@ class Turns:
         self._lanes.finish(turn, result_from_entries(session, turn.id))
         return turn
 
-    async def _end_by_command(self, session: Session, lane: Lane[Turn], command: Command, incoming: Incoming) -> Turn:
+    async def _end_by_command(self, session: Session, command: Command, incoming: Incoming) -> Turn:
         """`/new` and `/reset`: the next session takes messages at once; the old one ends when its line is empty."""
         text = command.argument if command.name == "new" else ""
         recorded = incoming if not text else dataclasses.replace(incoming, request_id=None)
         if session.record.entries:
             told = await self._record_command(session, command, recorded, STARTED)
-            following = await self._succeed(session, lane, "new" if command.name == "new" else "reset")
+            following = await self._succeed(session, "new" if command.name == "new" else "reset")
         else:
             told = await self._record_command(session, command, recorded, "This session is new already.")
             following = session
@@ -359,17 +374,15 @@ class Turns:
             told.events.emit("session.started", session=following.id, reason=command.name)
             return told
         first = dataclasses.replace(incoming, text=text, commands=False)
-        turn = await self._enqueue(following, self._lanes.lane(following), first)
+        turn = await self._enqueue(following, first)
         turn.events.emit("session.started", session=following.id, reason=command.name)
         return turn
 
-    async def _succeed(self, session: Session, lane: Lane[Turn], reason: str, key: SessionKey | None = None) -> Session:
-        word = "new" if reason == "new" else "reset"
-        if not lane.busy:
-            self._lanes.close(session.id)
-            return await self._store.end(session, word, key=key)
+    async def _succeed(self, session: Session, reason: EndReason, key: SessionKey | None = None) -> Session:
+        if not self._lanes.present(session.id):
+            return await self._store.end(session, reason, key=key)
         following = self._store.succeed(session)
-        self._lanes.follow(following, lane)
+        self._lanes.follow(following, session.id)
         return following
 
     # --- finding, stopping, resuming ------------------------------------------------------------------------------
@@ -380,25 +393,32 @@ class Turns:
 
     async def find(self, wanted: str) -> Turn | None:
         """Any turn that was ever accepted, read back from its transcript if need be; None when there is none."""
-        turn = self._lanes.live(wanted)
-        if turn is not None:
-            return turn
-        session = await self._store.session_of(wanted)
+        known = self._lanes.live(wanted)
+        session = None if known else await self._store.session_of(wanted)
         if session is None:
-            return None
+            return known
         told: Sequence[Entry] = session.entries
         entries = session.turn_entries(wanted)
         if not entries and session.record.generation > 1:
             told = await self._store.everything(session)
             entries = [e for e in told if e.turn == wanted]
-        if not entries:
-            return None
+        known = self._lanes.live(wanted)
+        if known is not None or not entries:
+            return known
+        if wanted in session.open and not self._lanes.ended_unstored(wanted):
+            return self._hold(wanted, session, _incoming_of(entries))
         turn = Turn(wanted, session, _incoming_of(entries), "followup", origin=READ_BACK)
         turn.events.emit("accepted", turn=wanted, session=session.id, seq=entries[0].seq)
         result = result_from_entries(session, wanted, told)
         if result is not None and result.text:
             turn.events.emit_text(result.text)
         self._lanes.finish(turn, result)
+        return turn
+
+    def _hold(self, wanted: str, session: Session, incoming: Incoming) -> Turn:
+        """A turn that waits in its transcript only: when it goes on, whoever asked for it now is told."""
+        turn = self._held.get(wanted) or self._told_turn(wanted, session, incoming, "followup")
+        self._held[wanted] = turn
         return turn
 
     async def stop(self, turn: Turn) -> bool:
@@ -419,6 +439,8 @@ class Turns:
     async def _delete(self, session_id: str) -> None:
         self._lanes.forget(session_id)
         await self._store.delete(session_id)
+        for turn in [held for held in self._held.values() if held.record.session == session_id]:
+            self._lanes.end_deleted(turn)
 
     async def discard(self, key: SessionKey, unchanged: SessionRecord) -> bool:
         """Deletes a session for good that is as it was when that was decided; else it stays, and this returns False.
@@ -451,38 +473,44 @@ class Turns:
         """
         resumed = 0
         for record in self._store.with_open_turns():
-            session = await self._store.open(record.session)
-            lane = self._lanes.lane(session)
-            for wanted in list(session.open):
-                incoming = _incoming_of(session.turn_entries(wanted))
-                if not (incoming.source or "").startswith(HELD):
-                    self._resume(session, lane, wanted, incoming)
-                    resumed += 1
+            try:
+                resumed += self._resume_all(await self._store.open(record.session))
+            except Exception as error:
+                log.warning("session.not_resumed", session=record.session, key=record.key, error=str(error))
         return resumed
 
-    def _resume(self, session: Session, lane: Lane[Turn], wanted: str, incoming: Incoming) -> Turn:
+    def _resume_all(self, session: Session) -> int:
+        asked = {wanted: _incoming_of(session.turn_entries(wanted)) for wanted in session.open}
+        going = {wanted: one for wanted, one in asked.items() if not (one.source or "").startswith(HELD)}
+        for wanted, incoming in going.items():
+            self._resume(session, wanted, incoming)
+        return len(going)
+
+    def _resume(self, session: Session, wanted: str, incoming: Incoming) -> Turn:
         incoming = dataclasses.replace(incoming, user=incoming.user or session.record.owner)
         turn = self._told_turn(wanted, session, incoming, "followup")
         turn.resumed = True
         turn.events.emit("accepted", turn=wanted, session=session.id)
-        self._lanes.admit(lane, turn)
+        self._lanes.admit(turn)
         return turn
 
     # --- turns whose owner remembers them ---------------------------------------------------------------------------
 
     async def turn_of(self, key: SessionKey, request_id: str) -> str | None:
         """The turn that a request id has opened in the active session of a key, or the one before it."""
+        if self._store.find(key) is None:
+            return None
         request = await self._store.request(await self._store.active(key), request_id)
         return None if request is None else request.turn
 
     async def resume(self, wanted: str) -> Turn | None:
         """A turn by id; one that was cut and is held for its owner goes on. None: there is none."""
         session = None if self._lanes.live(wanted) else await self._store.session_of(wanted)
-        if session is None or wanted not in session.open:
+        if session is None or wanted not in session.open or self._lanes.ended_unstored(wanted):
             return await self.find(wanted)
         if not self._lanes.accepting:
             raise Stopping("The daemon is stopping.")
-        return self._resume(session, self._lanes.lane(session), wanted, _incoming_of(session.turn_entries(wanted)))
+        return self._resume(session, wanted, _incoming_of(session.turn_entries(wanted)))
 
     async def result_of(self, wanted: str) -> TurnResult | None:
         """How a turn ended; None while it has not."""
@@ -497,6 +525,9 @@ class Turns:
         session = await self._store.session_of(wanted)
         if session is not None and wanted in session.open and self._lanes.live(wanted) is None:
             await self._store.append(session, TurnFailedEntry(turn=wanted, code="interrupted", error=why))
+            turn = self._held.pop(wanted, None)
+            if turn is not None:
+                self._lanes.finish(turn, result_from_entries(session, wanted))
 
 
 def _incoming_of(entries: Sequence[Entry]) -> Incoming:

@@ -57,9 +57,6 @@ class Lane(Generic[Item]):
     def busy(self) -> bool:
         return bool(self.running or self.waiting)
 
-    def ids(self) -> set[str]:
-        return {item.id for item in (*self.running, *self.waiting)}
-
     def remove(self, item: Item) -> bool:
         """Takes a waiting item out of the line; False when it does not wait (any more)."""
         try:

@@ -226,6 +226,12 @@ class SessionStore:
         self._fresh[session.record.key] = following
         return following
 
+    def forget_unused(self, key: SessionKey, before: SessionRecord | None) -> None:
+        """Lets go of a new session that nothing was written in; not of what the key had `before`."""
+        fresh = self._fresh.get(str(key))
+        if fresh is not None and not fresh.record.entries and (before is None or before.session != fresh.id):
+            del self._fresh[str(key)]
+
     async def request(self, session: Session, request_id: str) -> Request | None:
         """What a request id has opened, in this session or the one before it."""
         found = await self._request_in(session, request_id)
@@ -292,14 +298,16 @@ class SessionStore:
         *drafts: Entry,
         opens_turn: bool = False,
         change: Callable[[SessionRecord], SessionRecord] | None = None,
+        only_if: Callable[[], bool] | None = None,
     ) -> list[Entry]:
         """Writes drafts at the end of the session, synced, and returns them stamped.
 
         `opens_turn`: they belong to a turn of their own, named after the first one's seq. `change` is applied to the
-        index record together with them. Once begun it is carried through, also when the caller is cancelled.
+        index record together with them. `only_if` is asked when what is being written has come to its end; if it says
+        no, nothing is written. Once begun it is carried through, also when the caller is cancelled.
         Raises StorageError (nothing was written) and SessionGone.
         """
-        task = asyncio.ensure_future(self._append(session, drafts, opens_turn, change))
+        task = asyncio.ensure_future(self._append(session, drafts, opens_turn, change, only_if))
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
         return await asyncio.shield(task)
@@ -310,10 +318,13 @@ class SessionStore:
         drafts: Sequence[Entry],
         opens_turn: bool,
         change: Callable[[SessionRecord], SessionRecord] | None,
+        only_if: Callable[[], bool] | None,
     ) -> list[Entry]:
         async with session.lock:
             if session.deleted:
                 raise SessionGone(session.id)
+            if only_if is not None and not only_if():
+                return []
             if session.record.state == "archived":
                 await self._unarchive(session)
             entries = self._stamped(session, drafts, opens_turn)
@@ -456,13 +467,13 @@ class SessionStore:
         if session.record.entries == 0:
             return session
         if not session.ended:
-            await self.append(session, EndedEntry(reason=reason))
+            await self.append(session, EndedEntry(reason=reason), only_if=lambda: not session.ended)
         return await self.active(key or session.key)
 
     async def close(self, session: Session, reason: EndReason) -> None:
         """Ends a session that nobody is writing in; the next one of its key begins with the next message."""
         if session.record.entries and not session.ended:
-            await self.append(session, EndedEntry(reason=reason))
+            await self.append(session, EndedEntry(reason=reason), only_if=lambda: not session.ended)
             self._kept.drop(session.id)
 
     async def resume(self, current: Session | None, former_id: str) -> Session:

@@ -214,7 +214,7 @@ def fingerprint(body: Body, key: SessionKey) -> str:
 async def find_turn(parts: Parts, call: Call) -> Turn:
     """The turn of the path. Raises Problem when there is none, or the caller may not see its session."""
     turn = await parts.turns.find(call.path("id"))
-    if turn is None or not may_see(call.caller, turn.session.record.key, turn.session.record.owner):
+    if turn is None or not may_see(call.caller, turn.record.key, turn.record.owner):
         raise not_found("turn")
     return turn
 
@@ -244,5 +244,5 @@ async def _follow(parts: Parts, call: Call, turn: Turn, after: str) -> web.Strea
         turn.events.follow(after),
         ping_s=parts.config.server.ping_s,
         X_Sessiond_Turn=turn.id,
-        X_Sessiond_Session=turn.session.id,
+        X_Sessiond_Session=turn.record.session,
     )

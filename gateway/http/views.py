@@ -153,7 +153,7 @@ def turn_view(turn: Turn) -> dict[str, Any]:
     """The turn as it stands."""
     if turn.result is not None:
         return result_view(turn.result, turn.client_tool_names)
-    record = turn.session.record
+    record = turn.record
     return {"turn": turn.id, "session": record.session, "key": record.key, "state": turn.state}
 
 

@@ -237,7 +237,7 @@ class Runs:
             return dataclasses.replace(run, status="error", error=str(error))
         except (QueueFull, StorageError) as error:
             return dataclasses.replace(run, status="timeout", error=str(error))
-        run = dataclasses.replace(run, turn=turn.id, session=turn.session.id, text=None)
+        run = dataclasses.replace(run, turn=turn.id, session=turn.record.session, text=None)
         self._going[run.id], self._turn_of[run.id] = run, turn
         await self._written(run)
         if run.id in self._cancelled:
