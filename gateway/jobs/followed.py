@@ -15,7 +15,8 @@ from sessions.listing import PageQuery
 from sessions.session import SessionGone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from gateway.clock import Clock
     from gateway.jobs.outbox import Outbox
@@ -48,7 +49,13 @@ class FollowedSessions:
         self._outbox = outbox
         self._sessions = sessions
         self._clock = clock
+        self._began = clock.now()
+        self._since: dict[str, datetime] = {}
         self._waiting: asyncio.Queue[str] = asyncio.Queue()
+
+    async def open(self) -> None:
+        """Learns since when each prefix is followed. Raises JobsClosed."""
+        self._since = await self._store.follow(tuple(self._targets), self._began)
 
     def turn_done(self, session: Session) -> None:
         """To be called after every turn."""
@@ -91,8 +98,8 @@ class FollowedSessions:
         key = session.record.key
         target = target_for(key, self._targets)
         mark = await self._store.mark(session_id)
-        since = self._clock.now() - LOOK_BACK
-        new = [entry for entry in session.entries if is_reply(entry) and entry.seq > (mark or 0) and entry.at > since]
+        since = self._from_when(key)
+        new = [entry for entry in session.entries if is_reply(entry) and entry.seq > (mark or 0) and entry.at >= since]
         if target is None or not new:
             return
         drafts = [
@@ -101,6 +108,12 @@ class FollowedSessions:
         ]
         await self._store.save(deliveries=drafts, marks=[Mark(session_id, new[-1].seq)])
         self._outbox.wake()
+
+    def _from_when(self, key: str) -> datetime:
+        """Replies before this are not sent. One that is followed from a time to come was noted by a wrong clock."""
+        now = self._clock.now()
+        since = self._since.get(prefix_for(key, self._targets) or "", now)
+        return now - LOOK_BACK if since > now else max(since, now - LOOK_BACK)
 
 
 def is_reply(entry: Entry) -> bool:
@@ -111,6 +124,12 @@ def is_reply(entry: Entry) -> bool:
 
 
 def target_for(key: str, targets: Mapping[str, DeliverTo]) -> DeliverTo | None:
-    """The target of the longest prefix that names the key, by whole words."""
-    named = [prefix for prefix in targets if f"{key}:".startswith(prefix if prefix.endswith(":") else f"{prefix}:")]
-    return targets[max(named, key=len)] if named else None
+    """The target of the longest prefix that names the key."""
+    prefix = prefix_for(key, targets)
+    return None if prefix is None else targets[prefix]
+
+
+def prefix_for(key: str, prefixes: Iterable[str]) -> str | None:
+    """The longest prefix that names the key, by whole words."""
+    named = [prefix for prefix in prefixes if f"{key}:".startswith(prefix if prefix.endswith(":") else f"{prefix}:")]
+    return max(named, key=len, default=None)

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,8 +20,7 @@ from gateway.jobs.values import OPEN, Delivery, DeliveryStatus, Job, Run, RunKin
 from gateway.opening import Opening
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-    from datetime import datetime
+    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
     from pydantic import TypeAdapter
@@ -31,6 +31,7 @@ log = structlog.get_logger()
 
 T = TypeVar("T", Job, Run, Delivery)
 BATCH = 50
+NOTED = ""  # names no key; with it the table says that nothing else is followed
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +315,22 @@ class JobStore:
             query = marks_table.select().where(marks_table.c.session == session)
             found = (await connection.execute(query)).first()
         return None if found is None else int(found.seq)
+
+    async def follow(self, prefixes: Collection[str], now: datetime) -> dict[str, datetime]:
+        """Since when each of these prefixes is followed: new ones from `now` on. Others are followed no longer.
+
+        A database in which replies were followed before this was noted has followed them for ever.
+        """
+        from gateway.jobs.tables import follows_table, marks_table
+
+        async with self._connected(write=True) as connection:
+            known = {row.prefix: row.since for row in await connection.execute(follows_table.select())}
+            older = not known and (await connection.execute(marks_table.select().limit(1))).first() is not None
+            since = {prefix: known.get(prefix, 0 if older else millis(now)) for prefix in prefixes}
+            rows = [{"prefix": prefix, "since": at} for prefix, at in (since | {NOTED: 0}).items()]
+            await connection.execute(follows_table.delete())
+            await connection.execute(follows_table.insert(), rows)
+        return {prefix: datetime.fromtimestamp(at / 1000, UTC) for prefix, at in since.items()}
 
     async def _values(self, kind: type[T], table: Table, query: Any) -> list[T]:
         """What cannot be read is told, and left where it is."""

@@ -57,3 +57,10 @@ marks_table = Table(
     Column("session", String(26), primary_key=True),
     Column("seq", BigInteger, nullable=False, comment="replies up to here are in the outbox"),
 )
+
+follows_table = Table(
+    "delivery_follows",
+    metadata,
+    Column("prefix", Text, primary_key=True, comment="one of deliver.sessions"),
+    Column("since", BigInteger, nullable=False, comment="replies from then on are sent; milliseconds since 1970, UTC"),
+)

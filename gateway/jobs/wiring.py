@@ -84,6 +84,7 @@ class JobParts:
             try:
                 await self.store.open()
                 opened = await self.store.open_runs()
+                await self.followed.open()
                 await self.book.load()
                 await self.book.recover([run for run in opened if run.kind == "job"])
                 await self.hooks.recover([run for run in opened if run.kind == "hook"])

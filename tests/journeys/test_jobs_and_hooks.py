@@ -319,6 +319,21 @@ async def test_replies_of_sessions_are_pushed_where_the_configuration_says(tmp_p
             await until(lambda: len(receiver.got) == 3)
 
 
+async def test_what_was_replied_before_a_prefix_was_followed_is_not_sent(tmp_path: Path) -> None:
+    async with receiving() as receiver:
+        followed = {"agent:main:web": {"url": receiver.url, "secret": SECRET}}
+        following = config(deliver={"allow": ["127.0.0.1"], "sessions": followed})
+        sent: list[str] = []
+        for settings, followed_now in ((config(), False), (following, True), (config(), False), (following, True)):
+            async with running(tmp_path / "data", settings) as client:
+                for text in ("one", "two"):
+                    turn = (await client.say(text))["turn"]
+                    sent.extend([turn] if followed_now else ())
+                await until(lambda: len(receiver.got) == len(sent))
+                await client.get("/v1/jobs")  # once the jobs are there, so is what is followed
+        assert [body["data"]["turn"] for _, body in receiver.got] == sent
+
+
 async def test_of_jobs_that_are_due_together_one_that_hangs_holds_up_none(tmp_path: Path) -> None:
     at = datetime.now(UTC) + timedelta(seconds=2)
     once = {"at": at.isoformat(), "message": "say it", "timeout_s": 300}

@@ -12,7 +12,7 @@ from gateway.jobs.outbox import Outbox
 from gateway.jobs.policy import DeliverPolicy, DeliverTo, JobsPolicy
 from gateway.jobs.runs import LONGEST_SPREAD, Runs
 from gateway.jobs.sender import Outcome
-from gateway.jobs.store import JobStore
+from gateway.jobs.store import JobStore, Mark
 from gateway.jobs.values import Run
 from tests.patience import until
 
@@ -115,3 +115,20 @@ async def test_a_run_that_was_to_start_by_a_wrong_clock_starts_now(tmp_path: Pat
             await until(lambda: owner.ended == ["1"])
             assert runs.next_due(NOW) == soon.start_at
             assert runs.next_due(NOW - timedelta(days=9)) == NOW - timedelta(days=9) + LONGEST_SPREAD
+
+
+async def test_a_prefix_is_followed_since_it_was_first_named_and_anew_after_it_was_not(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        assert await store.follow(["a", "b"], NOW) == {"a": NOW, "b": NOW}
+        later = NOW + timedelta(hours=1)
+        assert await store.follow(["a"], later) == {"a": NOW}
+        assert await store.follow(["a", "b"], later) == {"a": NOW, "b": later}
+        await store.save(marks=[Mark("01J", 7)])
+        assert await store.follow([], later) == {}
+        assert await store.follow(["a"], later) == {"a": later}
+
+
+async def test_what_an_older_version_followed_is_followed_on(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.save(marks=[Mark("01J", 7)])
+        assert await store.follow(["a"], NOW) == {"a": datetime(1970, 1, 1, tzinfo=UTC)}
