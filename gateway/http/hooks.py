@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from gateway.clock import within
 from gateway.http.auth import may_see
 from gateway.http.json import BadJson, dump, parse_json
 from gateway.http.problems import Problem, not_found
@@ -147,8 +149,12 @@ class _Hooks:
         return hook
 
     async def take(self, call: Call) -> web.Response:
-        """Size, signature, JSON, template, in this order: a stranger is told nothing of the later ones."""
-        desk = self._parts.jobs.hooks
+        """Size, signature, JSON, template, in this order: a stranger is told nothing of the later ones.
+
+        Who waits does so for `timeout_s` from the call on, however many runs are before it; the run goes on.
+        """
+        desk, clock = self._parts.jobs.hooks, self._parts.clock
+        called_at = clock.monotonic()
         hook = self._hook(call)
         if self._parts.turns.stopping:
             raise Problem(503, "Not available", "The daemon is stopping. Call again.", headers={"Retry-After": "5"})
@@ -163,10 +169,12 @@ class _Hooks:
             raise Problem(400, "Malformed JSON", str(error), [("body", str(error))]) from error
         run = await self._opened(hook, call, payload)
         taken = CallView(run=run.id, hook=run.name, key=run.key, location=f"/hooks/runs/{run.id}")
-        if not hook.policy.wait:
-            return json_answer(taken, 202, Location=taken.location)
-        await self._parts.jobs.runs.ended(run.id)
-        return await self._reply(taken)
+        left_s = called_at + hook.policy.timeout_s - clock.monotonic() if hook.policy.wait else 0.0
+        if left_s > 0:
+            with suppress(TimeoutError):
+                await within(clock, left_s, self._parts.jobs.runs.ended(run.id))
+                return await self._reply(taken)
+        return json_answer(taken, 202, Location=taken.location)
 
     async def _opened(self, hook: Hook, call: Call, payload: Any) -> Run:
         from gateway.jobs.templates import BadTemplate

@@ -246,7 +246,9 @@ class HookPolicy(Policy):
         default=(), description="Session keys that session may give, by their first words; others are refused."
     )
     deliver: DeliverTo | None = Field(default=None, description="Where the reply is pushed; null: nowhere.")
-    wait: bool = Field(default=False, description="false: 202 with the run's id; true: the reply.")
+    wait: bool = Field(
+        default=False, description="false: 202 with the run's id; true: the reply, or after timeout_s 202."
+    )
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = Field(default=120, description="Limit of one run.")
     max_bytes: Annotated[int, Field(ge=1)] = Field(default=1_048_576, description="Largest payload, in bytes.")
 

@@ -13,6 +13,7 @@ import orjson
 import pytest
 from aiohttp import web
 
+from gateway.clock import ManualClock
 from gateway.config import load
 from gateway.jobs.runs import RESTS_S
 from gateway.jobs.signatures import sign_github, sign_standard, verify
@@ -148,6 +149,23 @@ async def test_a_hook_that_waits_answers_with_the_reply_also_to_repeats_at_the_s
         assert {status for status, _ in answers} == {200}
         assert len({orjson.dumps(body) for _, body in answers}) == 1
         assert "Build 7 failed" in answers[0][1]["text"]
+
+
+async def test_a_hook_that_waits_does_so_for_its_time_however_long_the_line_is(tmp_path: Path) -> None:
+    hook = {**BUILD, "wait": True, "timeout_s": 3600}
+    clock = ManualClock(datetime.now(UTC))
+    async with StandIn() as model:
+        model.script("hang", "hang")
+        settings = config(hooks=[hook], jobs={"hooks_parallel": 1}, **model_settings(model.base_url))
+        async with running(tmp_path / "data", settings, clock=clock) as client:
+            runs = client.daemon.parts.jobs.runs
+            calls = [asyncio.create_task(call(client, {"id": n}, message_id=f"m{n}")) for n in range(2)]
+            await until(lambda: (runs.going, runs.waiting) == (1, 1))
+            await clock.advance(3600)
+            answers = await asyncio.gather(*calls)
+            assert {status for status, _ in answers} <= {202, 504}  # 504: the run that went on has ended itself
+            taken = next(body for status, body in answers if status == 202)
+            assert (await client.get(taken["location"]))["id"] == taken["run"]
 
 
 async def test_a_job_runs_and_its_runs_are_listed(tmp_path: Path) -> None:
