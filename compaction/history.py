@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from compaction.fingerprints import Chain
-from sessions.context import UserMessage, render_messages
-from sessions.entries import AssistantEntry, RetractedEntry, ToolResultEntry, TurnFailedEntry, UserEntry
+from sessions.context import Conversation, UserMessage, render_messages, retracted, uncarried
+from sessions.entries import RetractedEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,28 +58,13 @@ def named(message: Message) -> Message:
 def settled_entries(entries: Sequence[Entry]) -> int:
     """How many of the first entries nothing that comes later can change or move: up to the end of a turn while none
     waits and no call waits for its result. What is retracted after it unsettles everything before it."""
-    waiting: dict[str, set[int]] = {}
-    calling = False
+    flat = uncarried(entries)
+    arranged = Conversation(retracted(flat))
     settled = 0
-    for position, entry in enumerate(entries, 1):
-        ends = False
-        match entry:
-            case UserEntry(turn=str(turn)):
-                waiting.setdefault(turn, set()).add(entry.seq)
-            case ToolResultEntry():
-                waiting.pop(entry.turn or "", None)
-            case AssistantEntry() | TurnFailedEntry():
-                for turn in (entry.turn, *entry.also):
-                    waiting.pop(turn or "", None)
-                if isinstance(entry, TurnFailedEntry):
-                    ends = True
-                elif entry.text or entry.calls:
-                    calling, ends = bool(entry.calls), True
-            case RetractedEntry():
-                settled = 0
-                waiting = {turn: left for turn, seqs in waiting.items() if (left := seqs - {*entry.seqs})}
-            case _:
-                pass
-        if ends and not waiting and not calling:
+    for position, entry in enumerate(flat, 1):
+        arranged.take(entry)
+        if isinstance(entry, RetractedEntry):
+            settled = 0
+        if arranged.settled:
             settled = position
     return settled

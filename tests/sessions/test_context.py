@@ -160,6 +160,149 @@ def test_no_message_is_lost_or_shown_twice(story: list[Turn]) -> None:
     assert set(open_turns(chat.entries)) == set(chat.waiting)
 
 
+STEPS = [
+    "arrive",
+    "arrive",
+    "deliver",
+    "deliver",
+    "stop one",
+    "store",
+    "on",
+    "on",
+    "on",
+    "on",
+    "results",
+    "results",
+    "lost",
+]
+MOVES = ["final", "final", "calls", "calls", "client", "fail", "again", "cut"]
+
+
+class Line(Chat):
+    """A session with everything that may come between: deliveries, what a frontend stores, messages taken out of the
+    line, a turn cut by a crash, calls a client answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running: list[str] = []
+        self.state = "idle"
+        self.calls = 0
+        self.opened: list[str] = []
+        self.deliveries: set[str] = set()
+
+    def note(self, text: str, turn: str | None = None) -> None:
+        self.write(assistant(text, turn=turn))
+        self.deliveries.add(text)
+
+    def play(self, step: str, move: str, number: int) -> None:
+        match step, self.state:
+            case "arrive", _:
+                self.arrive()
+            case "deliver", _:
+                self.note(f"delivery {number}", f"delivery-{number}")
+            case "store", _ if self.state != "client":
+                self.note(f"stored {number}")
+            case "stop one", _ if self.waiting:
+                self.write(TurnFailedEntry(turn=self.waiting.pop(number % len(self.waiting)), code="stopped", error=""))
+            case "on", "idle" if self.waiting:
+                self.running = self.take(1 + number % 2)
+                self.begin()
+            case "on", "asking":
+                self.go_on(move)
+            case (("results" | "on"), "calling"):
+                lead = self.running[0]
+                for call in self.opened:
+                    self.write(tool_result(call, turn=lead))
+                self.running += self.take(number % 2)
+                self.begin()
+            case "lost", "calling":
+                self.begin()
+            case "results", "client":
+                turn = turn_id(SESSION, len(self.entries) + 1)
+                for call in self.opened:
+                    self.write(tool_result(call, turn=turn))
+                self.waiting.append(turn)
+                self.state = "idle"
+            case "lost", "client":
+                self.state = "idle"
+            case _:
+                pass
+
+    def begin(self) -> None:
+        self.ask(self.running)
+        self.state = "asking"
+
+    def go_on(self, move: str) -> None:
+        lead, also = self.running[0], tuple(self.running[1:])
+        self.state = "idle"
+        match move:
+            case "calls" | "client":
+                self.calls += 1
+                self.opened = [f"c{self.calls}", f"d{self.calls}"]
+                finish = "tool_calls" if move == "calls" else "client_tools"
+                said = assistant("", turn=lead, calls=tuple(tool_call(i) for i in self.opened), finish=finish)
+                self.write(dataclasses.replace(said, also=also))
+                self.state = "calling" if move == "calls" else "client"
+            case "fail":
+                self.write(TurnFailedEntry(turn=lead, code="model_error", error="no", also=also))
+            case "again":
+                self.begin()
+            case "cut":
+                self.write(dataclasses.replace(assistant("", turn=lead), finish="stopped", also=also))
+            case _:
+                self.write(dataclasses.replace(assistant("done", turn=lead), also=also))
+
+    def ask(self, running: list[str]) -> None:
+        super().ask(running)
+        given = {e.call_id for e in self.entries if isinstance(e, ToolResultEntry)}
+        shown = {m.call_id for m in self.prompts[-1] if isinstance(m, ToolMessage) and m.text != LOST_RESULT}
+        assert shown == given
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from(MOVES)), max_size=60))
+def test_whatever_comes_between_prompts_only_grow_and_calls_have_their_results(steps: list[tuple[str, str]]) -> None:
+    line = Line()
+    line.arrive()
+    for number, (step, move) in enumerate(steps):
+        line.play(step, move, number)
+    for earlier, later in itertools.pairwise(line.prompts):
+        assert later[: len(earlier)] == earlier
+    for prompt in line.prompts:
+        assert not (isinstance(prompt[-1], AssistantMessage) and prompt[-1].text in line.deliveries)
+        expected: list[str] = []
+        for message in prompt:
+            if isinstance(message, ToolMessage):
+                assert message.call_id == expected.pop(0)
+            else:
+                assert not expected
+            if isinstance(message, AssistantMessage):
+                expected = [call.id for call in message.calls]
+    shown = Counter(m.seq for m in render_messages(line.entries) if m.seq)
+    kinds = (UserEntry, ToolResultEntry)
+    said = {
+        e.seq for e in line.entries if isinstance(e, kinds) or (isinstance(e, AssistantEntry) and (e.text or e.calls))
+    }
+    assert shown == Counter(said)
+
+
+def test_a_delivery_while_a_tool_runs_stands_behind_the_turn_or_before_a_younger_message() -> None:
+    one, two = turn_id(SESSION, 1), turn_id(SESSION, 6)
+    entries = [
+        user("what time is it", 1, one),
+        assistant("", 2, one, calls=(tool_call("c1"),), finish="tool_calls"),
+        assistant("news", 3, "delivery-1"),
+        tool_result("c1", "noon", 4, one),
+    ]
+    assert [m.text for m in render_messages(entries, turns=frozenset([one]))] == ["what time is it", "", "noon"]
+    entries += [assistant("it is noon", 5, one), user("what was new?", 6, two)]
+    told = ["what time is it", "", "noon", "it is noon", "news", "what was new?"]
+    assert [m.text for m in render_messages(entries, turns=frozenset([two]))] == told
+    steered = [*entries[:4], user("what was new?", 5, two)]
+    told = ["what time is it", "", "noon", "news", "what was new?"]
+    assert [m.text for m in render_messages(steered, turns=frozenset([one, two]))] == told
+
+
 def test_a_result_that_comes_after_the_next_reply_is_not_replayed() -> None:
     turn = turn_id(SESSION, 1)
     entries = [
