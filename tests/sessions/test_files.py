@@ -91,11 +91,13 @@ def test_looking_at_folders_reads_names_and_sizes_only(tmp_path: Path) -> None:
     files = OsFiles()
     assert files.folders(tmp_path / "none") == []
     assert files.list_sizes(tmp_path / "none") == {}
+    assert files.names(tmp_path / "none", "") == []
     files.create(tmp_path / "b" / "x", b"12", sync=False)
     files.create(tmp_path / "a" / "y", b"123", sync=False)
     (tmp_path / "link").symlink_to(tmp_path / "a")
     assert files.folders(tmp_path) == [tmp_path / "a", tmp_path / "b"]
     assert files.list_sizes(tmp_path / "a") == {"y": 3}
+    assert (files.names(tmp_path / "a", "y"), files.names(tmp_path / "a", "x")) == (["y"], [])
 
 
 def test_removing_what_is_gone_is_no_error_and_reading_it_says_what_to_do(tmp_path: Path) -> None:
