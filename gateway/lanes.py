@@ -289,11 +289,10 @@ class Lanes:
         try:
             await lead.task
         except asyncio.CancelledError:
-            finish = lead.stop_as
-            if finish is None:
+            if lead.stop_as is None and _is_cut():
                 lead.task.cancel()
                 raise
-            await self._end_with(lane, lead, lambda: self._replies.cut_reply(lane, lead, finish))
+            await self._end_with(lane, lead, lambda: self._after_cancel(lane, lead))
         except ModelError as error:
             retry_after_s = error.retry_after_s
             entry = self._after_model_error(lane, lead, error)
@@ -320,6 +319,14 @@ class Lanes:
             await self._replies.append(session, end(), only_if=lambda: lead.id in session.open)
         except (StorageError, SessionGone) as error:
             self._end_unstored(lane.running, error)
+
+    def _after_cancel(self, lane: Lane[Turn], lead: Turn) -> Entry:
+        """What came is kept where somebody stopped the turn. Nobody has: what it called has cancelled itself."""
+        if lead.stop_as is not None:
+            return self._replies.cut_reply(lane, lead, lead.stop_as)
+        log.error("turn.failed", session=lead.session.id, turn=lead.id, error="cancelled from within")
+        why = _fault(asyncio.CancelledError())
+        return TurnFailedEntry(turn=lead.id, code="internal", error=why, also=others(lead, lane))
 
     def _after_model_error(self, lane: Lane[Turn], lead: Turn, error: ModelError) -> Entry:
         """What was already shown stays, marked incomplete; otherwise the turn has failed."""
@@ -365,5 +372,11 @@ def _lost(turn: str) -> TurnFailedEntry:
     return TurnFailedEntry(turn=turn, code="storage", error="The reply could not be stored at the time.")
 
 
-def _fault(error: Exception) -> str:
+def _is_cut() -> bool:
+    """Whether the task that runs has been cancelled itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _fault(error: BaseException) -> str:
     return f"The turn failed inside sessiond ({type(error).__name__}). The log has the details."

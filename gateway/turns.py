@@ -508,6 +508,8 @@ class Turns:
         session = None if self._lanes.live(wanted) else await self._store.session_of(wanted)
         if session is None or wanted not in session.open or self._lanes.ended_unstored(wanted):
             return await self.find(wanted)
+        if (running := self._lanes.live(wanted)) is not None:
+            return running
         if not self._lanes.accepting:
             raise Stopping("The daemon is stopping.")
         return self._resume(session, wanted, _incoming_of(session.turn_entries(wanted)))

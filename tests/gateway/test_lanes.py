@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway.kept_turns import KeptTurns
+from gateway.models.base import Finished
 from gateway.turn import Incoming, Turn, TurnResult
 from sessions.files import FaultyFiles, OsFiles
-from tests.gateway.turning import ANA, HeldDisk, turning
+from tests.gateway.turning import ANA, HeldDisk, Speaker, turning
 from tests.patience import until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
+    from gateway.models.base import ModelEvent, ModelRequest
     from sessions.session import Session
 
 COLLECT = {"mode": "collect", "debounce_ms": 100}
@@ -155,6 +158,25 @@ async def test_a_fault_of_ours_ends_one_turn_and_nothing_else(tmp_path: Path) ->
             assert turn.result.text == f"re: {text}"
         await until(lambda: len(struck) == 2)
         assert daemon.alive
+
+
+class Cancelling(Speaker):
+    """Cancels itself when it is told to."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        async for event in super().stream(request):
+            if isinstance(event, Finished) and event.text == "re: cancel":
+                raise asyncio.CancelledError
+            yield event
+
+
+async def test_a_call_that_cancels_itself_ends_one_turn_and_nothing_else(tmp_path: Path) -> None:
+    async with turning(tmp_path, model=Cancelling()) as daemon:
+        daemon.model.hold("cancel")
+        first, second = await daemon.post("cancel"), await daemon.post("two")
+        daemon.model.held["cancel"].set()
+        await daemon.done(first, second)
+        assert await daemon.told(second.record.session) == ["cancel", "two", "failed: internal", "re: two (stop)"]
 
 
 async def test_a_waiting_turn_that_is_stopped_on_a_full_disk_ends_and_is_settled_later(tmp_path: Path) -> None:
