@@ -327,9 +327,8 @@ def remove_session(files: Files, newest: Path) -> None:
     """
     session, generation, _ = newest.name.split(".", 2)
     torn = newest.parent / TORN
-    for name in files.list_sizes(torn):
-        if name.startswith(f"{session}."):
-            files.remove(torn / name)
+    for name in files.names(torn, f"{session}."):
+        files.remove(torn / name)
     for number in range(int(generation) + 1, 0, -1):
         path = newest.with_name(f"{session}.{number}.jsonl")
         for one in (path, packed_path(path), path.with_name(path.name + TEMPORARY)):
