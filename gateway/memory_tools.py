@@ -10,6 +10,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from compaction.layout import ToolSpec
+from gateway import shared_chats
 from gateway.recall_sources import shared_project
 from gateway.tools import ToolFailed
 from gateway.viewers import viewer_of_chat
@@ -150,19 +151,23 @@ class MemoryTool:
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> str:
         viewer = viewer_of_chat(context.key, context.user, self._agents)
-        return await self.run_as(viewer, arguments, context.key.agent)
+        result = await self._result(viewer, arguments, context.key.agent)
+        return _as_text(shared_chats.without_words(result) if _many_read(context, result) else result)
 
     async def run_as(self, viewer: Viewer, arguments: Mapping[str, Any], agent: str) -> str:
         """The result for this viewer, who speaks with `agent`, as text. Raises ToolFailed."""
+        return _as_text(await self._result(viewer, arguments, agent))
+
+    async def _result(self, viewer: Viewer, arguments: Mapping[str, Any], agent: str) -> Any:
+        """Raises ToolFailed."""
         try:
             checked = self._arguments.model_validate(arguments)
         except ValidationError as error:
             raise ToolFailed("; ".join(_told(item) for item in error.errors())) from error
         try:
-            result = await self._done(await self._part.open(), viewer, checked, agent)
+            return await self._done(await self._part.open(), viewer, checked, agent)
         except MemoryProblem as error:
             raise ToolFailed(str(error)) from error
-        return result if isinstance(result, str) else orjson.dumps(result).decode()
 
     async def _done(self, memories: Memories, viewer: Viewer, checked: Arguments, agent: str) -> Any:
         """Raises MemoryProblem and ToolFailed."""
@@ -362,6 +367,14 @@ async def _shown(memories: Memories, viewer: Viewer, found: Sequence[Memory]) ->
         }
         for memory in found
     ]
+
+
+def _many_read(context: ToolContext, result: Any) -> bool:
+    return context.key.type in shared_chats.TYPES and not isinstance(result, str)
+
+
+def _as_text(result: Any) -> str:
+    return result if isinstance(result, str) else orjson.dumps(result).decode()
 
 
 def _schema(arguments: type[Arguments]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
+from gateway import shared_chats
 from gateway.recall_sources import ALWAYS_LIMIT, always_on, shared_project
-from gateway.recall_state import Prefix, Room, Search, Shown, shown_of
+from gateway.recall_state import MEMORY_TOOLS, Prefix, Room, Search, Shown, shown_of
 from gateway.viewers import viewer_of_chat
 from memory.recall import Recalled, is_still, query_of_messages, query_of_tools, recalled_memory, render
 from memory.records import Filters
@@ -18,7 +19,7 @@ from sessions.entries import AssistantEntry, RecallEntry
 from sessions.files import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
 
     from gateway.agents import AgentPolicy
     from gateway.clock import Clock
@@ -36,7 +37,6 @@ T = TypeVar("T")
 
 RECORDS_WAIT_S = 1.0
 """How long a call waits for what the records say at once, whatever `wait_s` is: it needs no embedding."""
-SHARED = frozenset({"group", "channel"})
 
 
 class RecallSettings(Protocol):
@@ -134,14 +134,23 @@ class Recall:
     def tools_ran(
         self, session: Session, incoming: Incoming, calls: Sequence[ToolCall], results: Sequence[ToolResultEntry]
     ) -> None:
-        """Searches again in the background, as long as there is budget for it."""
+        """Searches again in the background, as long as there is budget for it. In a chat of many the next call is shown
+        what memory tools have found."""
         state = self._states.get(session)
+        if state is not None and state.viewer is not None and session.key.type in shared_chats.TYPES:
+            self._show_asked(state, state.viewer, results)
         if state is None or state.viewer is None or not state.settings.during_turn or state.searches_left <= 0:
             return
         batch = state.settings.mid_turn.batch
         words = query_of_tools(((call.name, call.arguments) for call in calls), (result.text for result in results))
         if batch and self._start(session, state, state.viewer, words, Room(batch)) is not None:
             state.searches_left -= 1
+
+    def _show_asked(self, state: Shown, viewer: Viewer, results: Sequence[ToolResultEntry]) -> None:
+        ids = shared_chats.ids_told(one.text for one in results if one.name.startswith(MEMORY_TOOLS))
+        if ids and self._group is not None:
+            state.asked |= set(ids)
+            state.asking.append(self._begun(state, viewer, self._asked(viewer, ids), Room(len(ids))))
 
     async def before_call(self, session: Session) -> list[Recalled]:
         """Takes over what the searches have found by now; returns what is new, for whoever follows the turn.
@@ -151,12 +160,14 @@ class Recall:
         state = self._states.get(session)
         if state is None or state.viewer is None:
             return []
+        asking, state.asking = state.asking, []
+        await self._wait(asking, RECORDS_WAIT_S)
         done = [search for search in state.searches if search.task.done()]
         state.searches = [search for search in state.searches if not search.task.done()]
         state.read(session)
         before = {one.id for one in state.shown}
         asked = [*state.shown, *(one for search in done if search.late for one in search.task.result())]
-        there = await self._still_there(state.viewer, asked)
+        there = await self._still_there(state.viewer, asked, state.asked)
         state.shown = [one for one in state.shown if one in there and not state.sees(one)]
         for search in done:
             found = search.task.result()
@@ -181,7 +192,7 @@ class Recall:
 
     def _always_at_start(self, session: Session, state: Shown, viewer: Viewer) -> list[Search]:
         """In a chat of many the prefix belongs to all: what is always on for the one who speaks is shown beside it."""
-        if session.key.type not in SHARED or viewer.user is None:
+        if session.key.type not in shared_chats.TYPES or viewer.user is None:
             return []
         return [self._begun(state, viewer, self._always_shown(viewer), Room(ALWAYS_LIMIT))]
 
@@ -245,27 +256,41 @@ class Recall:
             return []
         return [one for _, one in sorted(found, key=lambda scored: -scored[0])]
 
-    async def _still_there(self, viewer: Viewer, shown: Sequence[Recalled]) -> set[Recalled]:
+    async def _still_there(self, viewer: Viewer, shown: Sequence[Recalled], asked: Set[str]) -> set[Recalled]:
         """Those that are still there; none of them while nobody can tell."""
         if not shown:
             return set()
-        told = await self._soon(self._present(viewer, shown), "recall confirmed")
+        told = await self._soon(self._present(viewer, shown, asked), "recall confirmed")
         return told or set()
 
-    async def _present(self, viewer: Viewer, shown: Sequence[Recalled]) -> set[Recalled]:
-        """Raises MemoryProblem."""
+    async def _present(self, viewer: Viewer, shown: Sequence[Recalled], asked: Set[str] = frozenset()) -> set[Recalled]:
+        """`asked` are ids a tool was asked for: also those count that are not recalled by themselves. Raises
+        MemoryProblem."""
         facts = [one for one in shown if one.kind == "memory"]
         pieces = [one for one in shown if one.kind == "file"]
         there: set[Recalled] = set()
         if facts:
             memories = await self._memory.open()
             ids = list(dict.fromkeys(one.id for one in facts))
-            known = {memory.id: memory for memory in await memories.store.confirm(ids, viewer, Filters(recalled=True))}
+            found = await memories.store.confirm(
+                [one for one in ids if one not in asked], viewer, Filters(recalled=True)
+            )
+            found += await memories.store.confirm([one for one in ids if one in asked], viewer)
+            known = {memory.id: memory for memory in found}
             there |= {one for one in facts if one.id in known and is_still(one, known[one.id])}
         if self._files is not None and pieces:
             present = await self._files.present(pieces)
             there |= {one for one in pieces if one.id in present}
         return there
+
+    async def _asked(self, viewer: Viewer, ids: Sequence[str]) -> list[Recalled]:
+        """The outermost of a task."""
+        try:
+            memories = await self._memory.open()
+            return [recalled_memory(memory, None) for memory in await memories.store.confirm(ids, viewer)]
+        except Exception as error:
+            log.warning("recall.failed", error=str(error), kind=type(error).__name__)
+            return []
 
     async def _note(self, viewer: Viewer, ids: Sequence[str]) -> None:
         if not ids:
@@ -281,7 +306,7 @@ class Recall:
     async def _renew_prefix(self, session: Session, state: Shown, viewer: Viewer) -> None:
         """MEMORY.md and the topics that are always on, once for a session (spec memory.md, "Recall"). What was deleted
         since leaves it; what came or changed waits for the next session."""
-        owner = None if session.key.type in SHARED else viewer
+        owner = None if session.key.type in shared_chats.TYPES else viewer
         known = state.prefix
         if known is not None and known.owner == owner and not known.always:
             return

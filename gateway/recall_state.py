@@ -58,7 +58,10 @@ class Prefix:
 
 @dataclass(slots=True)
 class Shown:
-    """One session. `shown` stands in the calls of the running turn; `noted` are the ids a transcript names already."""
+    """One session. `shown` stands in the calls of the running turn; `noted` are the ids a transcript names already.
+
+    `asked` are the ids memory tools have named in a chat of many, `asking` the reading of their words.
+    """
 
     settings: RecallPolicy
     turn: str = ""
@@ -67,6 +70,8 @@ class Shown:
     shown: list[Recalled] = field(default_factory=list[Recalled])
     noted: set[str] = field(default_factory=set[str])
     searches: list[Search] = field(default_factory=list[Search])
+    asking: list[Search] = field(default_factory=list[Search])
+    asked: set[str] = field(default_factory=set[str])
     searches_left: int = 0
     _told: list[str] = field(default_factory=list[str])
     _generation: int = 0
@@ -76,6 +81,7 @@ class Shown:
         """A turn begins. What was found for somebody else is not shown any more."""
         self.turn, self.viewer, self.settings = turn, viewer, settings
         self.shown, self.noted = [], set()
+        self.asking, self.asked = [], set()
         self.searches = [search for search in self.searches if search.viewer == viewer]
         self.refill()
 

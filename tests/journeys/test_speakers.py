@@ -85,3 +85,27 @@ async def test_what_ana_says_beside_her_own_message_is_answered_with_it(
     await together(bridge, standin, mode, "How much was it?", "1")
     assert len(standin.requests) == 2
     assert "How much was it?" in standin.requests[-1].body["messages"][-1]["content"]
+
+
+async def test_what_a_tool_finds_in_a_group_is_shown_in_its_owners_turn_and_stays_in_nobodys_history(
+    bridge: Client, standin: StandIn
+) -> None:
+    standin.says = lambda _: "I have looked."
+    secret = await remember(await as_(bridge, ANA), SECRET)
+    loose = (await bridge.call("POST", "/v1/memories", {"text": "Ana's boat is sold"}))[1]["id"]
+    await as_(bridge, BRIDGE["token"])
+    for asked in ('MemorySearch {"query": "Ana earns"}', "MemoryList {}"):
+        await bridge.say(f"call:{asked}", GROUP, sender="1")
+        assert SECRET in [one["text"] for one in trailing(standin.requests[-1])], asked
+    assert "Ana's boat is sold" in [one["text"] for one in trailing(standin.requests[-1])]
+    await bridge.say('call:MemoryAdd {"text": "Ana earns 91000 yearly"}', GROUP, sender="1")
+    await bridge.say("what did the tool say?", GROUP, sender="2")
+    told = json.dumps(standin.requests[-1].body["messages"])
+    assert secret in told
+    assert loose in told
+    assert "boat" not in told
+    assert "a year" not in told
+    results = [entry for entry in await bridge.transcript(GROUP) if entry["type"] == "tool_result"]
+    assert len(results) == 3
+    assert "91000" not in json.dumps(results)
+    assert "topics" not in json.dumps(results)
