@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 
 from memory.learn import Said
 from sessions.context import open_turns
-from sessions.entries import AssistantEntry, RecallEntry, RetractedEntry, UserEntry
+from sessions.entries import AssistantEntry, RecallEntry, RetractedEntry, ToolResultEntry, UserEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import tzinfo
 
     from sessions.entries import Entry
+
+
+TELLING_TOOLS = ("Memory", "TranscriptSearch")
+"""In the names of the tools that tell what was remembered or said before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +44,16 @@ def said_with(entries: Sequence[Entry], user: str, *, after_seq: int, through_se
     """What a person said and was told, in the order of the transcript. Never what was recalled, summarised or called by
     tools, sent by jobs, typed as a command or taken back; nor what others said.
 
-    A reply is marked as an echo where memories were shown for it: it may repeat them.
+    A reply is marked as an echo where it may repeat memories: they were shown for it, or a tool that tells them has
+    answered before, or they have stood in the prefix since.
     """
     gone = {seq for e in entries if isinstance(e, RetractedEntry) for seq in e.seqs}
     theirs = {e.turn for e in entries if isinstance(e, UserEntry) and e.turn and e.user == user and not _is_job(e)}
     shown = {e.turn for e in entries if isinstance(e, RecallEntry)}
     found: list[Said] = []
-    speaks = False
+    speaks = known = False
     for entry in entries:
+        known = known or _stays_known(entry)
         if isinstance(entry, UserEntry) and entry.turn is None:
             speaks = entry.user == user
         if not after_seq < entry.seq <= through_seq or entry.seq in gone:
@@ -57,9 +63,8 @@ def said_with(entries: Sequence[Entry], user: str, *, after_seq: int, through_se
             case UserEntry() if entry.user == user and not _is_job(entry):
                 found.append(Said(seq=entry.seq, who="user", text=entry.text, at=at))
             case AssistantEntry() if speaks if entry.turn is None else theirs & {entry.turn, *entry.also}:
-                found.append(
-                    Said(seq=entry.seq, who="assistant", text=entry.text, at=at, echo=bool(shown & {entry.turn}))
-                )
+                echo = known or entry.turn in shown
+                found.append(Said(seq=entry.seq, who="assistant", text=entry.text, at=at, echo=echo))
             case _:
                 pass
     return [one for one in found if one.text.strip()]
@@ -79,6 +84,17 @@ def pieces_of(said: Sequence[Said], *, through_seq: int, most_messages: int, mos
         size += len(one.text)
     ends = [group[0].seq - 1 for group in groups[1:]] + [through_seq]
     return [Piece(said=tuple(group), through_seq=end) for group, end in zip(groups, ends, strict=True)]
+
+
+def _stays_known(entry: Entry) -> bool:
+    """Whether what it told of memory is seen by all later calls too. Clients call our tools by longer names."""
+    match entry:
+        case ToolResultEntry():
+            return any(tool in entry.name for tool in TELLING_TOOLS)
+        case RecallEntry():
+            return bool(entry.shown.get("always"))
+        case _:
+            return False
 
 
 def _is_job(entry: UserEntry) -> bool:

@@ -177,12 +177,14 @@ class Recall:
     def entry(self, session: Session) -> RecallEntry | None:
         """What calls of this turn were shown since the last entry; never the text, which may be deleted one day."""
         state = self._states.get(session)
-        fresh = [] if state is None else state.unnoted()
-        if state is None or not fresh:
+        if state is None:
+            return None
+        fresh, always = state.unnoted(), state.unnoted_always()
+        if not fresh and not always:
             return None
         if state.viewer is not None:
             self._spawn(self._note(state.viewer, [one.id for one in fresh if one.kind == "memory"]), "recall noted")
-        return RecallEntry(turn=state.turn, shown=shown_of(fresh))
+        return RecallEntry(turn=state.turn, shown=shown_of(fresh) | ({"always": always} if always else {}))
 
     # --- searches ---------------------------------------------------------------------------------------------------
 

@@ -58,7 +58,8 @@ class Prefix:
 
 @dataclass(slots=True)
 class Shown:
-    """One session. `shown` stands in the calls of the running turn; `noted` are the ids a transcript names already.
+    """One session. `shown` stands in the calls of the running turn; `noted` are the ids a transcript names already,
+    `noted_always` those of the prefix.
 
     `asked` are the ids memory tools have named in a chat of many, `asking` the reading of their words.
     """
@@ -69,6 +70,7 @@ class Shown:
     prefix: Prefix | None = None
     shown: list[Recalled] = field(default_factory=list[Recalled])
     noted: set[str] = field(default_factory=set[str])
+    noted_always: set[str] = field(default_factory=set[str])
     searches: list[Search] = field(default_factory=list[Search])
     asking: list[Search] = field(default_factory=list[Search])
     asked: set[str] = field(default_factory=set[str])
@@ -123,6 +125,13 @@ class Shown:
         """What is shown and named in no entry yet; from now on it is."""
         fresh = [one for one in self.shown if one.id not in self.noted]
         self.noted |= {one.id for one in fresh}
+        return fresh
+
+    def unnoted_always(self) -> list[str]:
+        """The same for what stands in the prefix."""
+        always = () if self.prefix is None else self.prefix.always
+        fresh = [one.id for one in always if one.id not in self.noted_always]
+        self.noted_always |= set(fresh)
         return fresh
 
 

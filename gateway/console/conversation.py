@@ -208,8 +208,13 @@ def _tool(entry: AssistantEntry, call: ToolCall, result: ToolResultEntry | None)
     )
 
 
+def memories_shown(entry: RecallEntry) -> list[str]:
+    """Ids: of what was found for the turn, and of what is always on since."""
+    return [str(one) for name in ("memories", "always") for one in entry.shown.get(name) or ()]
+
+
 def _recall(entry: RecallEntry, recalled: Mapping[str, Recalled]) -> Recall:
-    ids = [str(one) for one in entry.shown.get("memories") or ()]
+    ids = memories_shown(entry)
     return Recall(
         seq=entry.seq,
         at=entry.at,

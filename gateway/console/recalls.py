@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING
 
-from gateway.console.conversation import Recalled
+from gateway.console.conversation import Recalled, memories_shown
 from gateway.viewers import viewer_of_caller
 from memory.errors import MemoryProblem
 from sessions.entries import RecallEntry
@@ -27,9 +27,7 @@ async def recalled_texts(
     parts: Parts, caller: Caller, session: Session, entries: Sequence[Entry]
 ) -> Mapping[str, Recalled]:
     """By id. A memory that is gone, or not for the caller, is left out; so are all while memory cannot be read."""
-    ids = dict.fromkeys(
-        str(one) for e in entries if isinstance(e, RecallEntry) for one in e.shown.get("memories") or ()
-    )
+    ids = dict.fromkeys(one for entry in entries if isinstance(entry, RecallEntry) for one in memories_shown(entry))
     viewer = viewer_of_caller(caller, session.record.owner)
     if not ids or viewer.user is None:
         return {}

@@ -6,6 +6,7 @@ import itertools
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from sessions.entries import (
     RecallEntry,
     RetractedEntry,
     SummaryEntry,
+    ToolCall,
     ToolResultEntry,
     UserEntry,
 )
@@ -82,6 +84,41 @@ def test_what_a_frontend_has_stored_belongs_to_who_spoke_last() -> None:
         AssistantEntry(text="to two"),
     )
     assert said(entries) == ["user: one", "assistant: to one"]
+
+
+@pytest.mark.parametrize(
+    "tool", ["MemorySearch", "MemoryList", "MemoryFileRead", "TranscriptSearch", "mcp__sessiond__MemorySearch"]
+)
+@pytest.mark.parametrize("turns", [("t1", "t2"), (None, None)])
+def test_replies_after_a_tool_has_told_memories_may_repeat_them_and_what_the_person_says_does_not(
+    tool: str, turns: tuple[str | None, str | None]
+) -> None:
+    first, second = turns
+    entries = numbered(
+        UserEntry(turn=first, user="ana", text="which pills were those?"),
+        AssistantEntry(
+            turn=first, text="let me look", calls=(ToolCall(id="c", name=tool, arguments="{}"),), finish="tool_calls"
+        ),
+        ToolResultEntry(turn=first, call_id="c", name=tool, text='{"memories": [{"text": "zolpidem"}]}'),
+        AssistantEntry(turn=first, text="zolpidem"),
+        UserEntry(turn=second, user="ana", text="ah, zolpidem"),
+        AssistantEntry(turn=second, text="yes, zolpidem"),
+    )
+    found = said_with(entries, "ana", after_seq=0, through_seq=6, zone=PRAGUE)
+    assert [one.echo for one in found] == [False, False, True, False, True]
+    assert [one.echo for one in said_with(entries, "ana", after_seq=4, through_seq=6, zone=PRAGUE)] == [False, True]
+
+
+def test_replies_behind_a_prefix_that_holds_memories_may_repeat_them() -> None:
+    entries = numbered(
+        UserEntry(turn="t1", user="ana", text="one"),
+        RecallEntry(turn="t1", shown={"memories": [], "files": [], "always": ["m"]}),
+        AssistantEntry(turn="t1", text="to one"),
+        UserEntry(turn="t2", user="ana", text="two"),
+        AssistantEntry(turn="t2", text="to two"),
+    )
+    found = said_with(entries, "ana", after_seq=0, through_seq=5, zone=PRAGUE)
+    assert [one.echo for one in found] == [False, True, False, True]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.integers(1, 50)), min_size=1), st.integers(1, 9))

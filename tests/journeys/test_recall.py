@@ -197,6 +197,8 @@ async def test_topics_that_are_always_on_stand_in_the_prefix_and_not_in_the_bloc
         assert system["role"] == "system"
         assert "Shoes off at the door" in system["content"]
         assert rule not in [one["id"] for one in trailing(standin.requests[-1])]
+        (noted,) = [entry["shown"] for entry in await client.transcript() if entry["type"] == "recall"]
+        assert noted == {"memories": [], "files": [], "always": [rule]}
         await remember(client, "No smoking", topic="rules")
         await client.say("and smoking?")
         assert standin.requests[-1].body["messages"][0] == system
