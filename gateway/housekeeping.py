@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MODELS_S = 60.0
 MEMORY_S = 600.0
+DELETED_S = 60.0
 UPLOADS_S = 3600.0
 ARCHIVE_S = 30.0
 ENGRAM_S = 86_400.0
@@ -29,6 +30,7 @@ def housekeeping(parts: Parts) -> Iterator[Periodic]:
 
     yield Periodic("uploads", UPLOADS_S, lambda: expire_uploads(parts.blobs, parts.clock.now()), first_at=now)
     yield every("learnt models", MODELS_S, parts.learnt.save)
+    yield every("deleted sessions", DELETED_S, parts.store.clear_deleted)
     yield every("memory", MEMORY_S, parts.memory.tidy)
     yield every("search index", ARCHIVE_S, parts.archive.check)
     yield every("workspace files", memory.files.compare_s, parts.workspaces.files.check)

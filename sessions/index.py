@@ -120,6 +120,8 @@ class Index:
         self._synced = True
         self._suspect = False
         self._snapshot_size = 0
+        self.holds_deleted = False
+        """Whether the files may still name a session that was removed."""
 
     # --- looking --------------------------------------------------------------------------------------------------
 
@@ -247,6 +249,7 @@ class Index:
         self._forget(session, head_of(row))
         self._number += 1
         self._enqueue(Change(self._number, session, None))
+        self.holds_deleted = True
 
     def _contest(self, record: SessionRecord) -> tuple[SessionRecord, bool]:
         """The record as it is to be kept, and whether it holds its key; who held it before is told."""
@@ -377,6 +380,7 @@ class Index:
         )
         with self._journal_lock:
             self._pending.append(snapshot)
+        self.holds_deleted = False
         return snapshot
 
     def commit_snapshot(self, snapshot: Snapshot) -> None:

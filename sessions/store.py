@@ -91,6 +91,7 @@ class SessionStore:
         self._opening: dict[str, asyncio.Future[Session]] = {}
         self._writes: set[asyncio.Task[Any]] = set()
         self._dirty = asyncio.Event()
+        self._clearing = False
         self.changed: list[Callable[[str], None]] = []
         """Told the id of every session whose transcript has grown, moved on or gone; they must not wait."""
         self._waiting: list[asyncio.Future[None]] = []
@@ -131,8 +132,9 @@ class SessionStore:
             waiting, self._waiting = self._waiting, []
             try:
                 await self._flush(sync=self._sync and bool(waiting))
-                if self._index.needs_snapshot:
+                if self._index.needs_snapshot or self._clearing:
                     await self._snapshot(clean=False)
+                    self._clearing = False
             except StorageError as error:
                 log.warning("index.not_written", error=str(error), retry_s=FLUSH_RETRY_S)
                 _settle(waiting, error)
@@ -146,6 +148,12 @@ class SessionStore:
 
     async def _flush(self, *, sync: bool) -> None:
         await self._in_thread(lambda: self._index.flush(sync=sync))
+
+    def clear_deleted(self) -> None:
+        """Sees to it that the index on disk names no deleted session: to be called now and then."""
+        if self._index.holds_deleted:
+            self._clearing = True
+            self._dirty.set()
 
     async def stop(self) -> None:
         """Waits for running writes, then leaves a snapshot that the next start can trust."""

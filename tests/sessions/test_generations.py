@@ -12,6 +12,7 @@ import pytest
 from sessions.context import uncarried
 from sessions.entries import CarriedEntry, CompactionEntry, Covers, Entry, SummaryEntry
 from sessions.files import Disk, FaultyFiles, OsFiles, StorageError
+from sessions.index import JOURNAL, SNAPSHOT
 from sessions.session import SessionGone
 from tests.patience import PATIENCE_S, until
 from tests.sessions.test_store import KEY, closed, opened, say, texts
@@ -260,6 +261,19 @@ async def test_deleting_takes_what_was_cut_and_what_nothing_points_to(tmp_path: 
         folder.joinpath(ending.format(session.id)).write_bytes(b"secret\n")
     await store.delete(session.id)
     assert [path for path in folder.rglob("*") if path.is_file()] == [stranger]
+    await closed(store, loop)
+
+
+async def test_the_index_on_disk_soon_names_no_deleted_session(tmp_path: Path) -> None:
+    store, loop = await opened(tmp_path)
+    session = await store.active(KEY)
+    await say(store, session, "The photographs are in the attic")
+    await store._flush(sync=True)
+    index = [tmp_path / SNAPSHOT, tmp_path / JOURNAL]
+    assert any(b"attic" in path.read_bytes() for path in index if path.exists())
+    await store.delete(session.id)
+    store.clear_deleted()
+    await until(lambda: not any(b"attic" in path.read_bytes() for path in index if path.exists()))
     await closed(store, loop)
 
 
