@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-AROUND = timedelta(hours=2)
+AROUND = timedelta(hours=3)
 ZONES = [
     ("Europe/Prague", 2026, "02:30"),
     ("America/New_York", 2026, "02:30"),

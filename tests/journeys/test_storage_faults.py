@@ -111,7 +111,7 @@ async def test_a_real_full_disk_refuses_and_recovers(small_disk: Path, tmp_path:
                 break
             acknowledged.append(text)
         assert status == 507, answer
-        assert len(acknowledged) > 5
+        assert len(acknowledged) > 2
         ballast = [p for p in data.iterdir() if p.name.startswith("state.db")]
         before = await client.texts()
         assert [t for t in before if t.startswith("message")][: len(acknowledged)] == acknowledged
