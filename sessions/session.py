@@ -15,6 +15,7 @@ from sessions.entries import (
     Entry,
     ResumedEntry,
     RetractedEntry,
+    SummaryEntry,
     ToolResultEntry,
     UserEntry,
     session_of_turn,
@@ -53,6 +54,8 @@ class Session:
 
     __slots__ = (
         "__weakref__",
+        "_highest",
+        "_rising",
         "commands",
         "deleted",
         "entries",
@@ -77,6 +80,8 @@ class Session:
         self.problems: tuple[Problem, ...] = ()
         self.deleted = False
         self.tokens = 0
+        self._highest = 0
+        self._rising = True
         self.lock = asyncio.Lock()
         self._add(entries)
 
@@ -94,11 +99,19 @@ class Session:
         return self.record.ended is not None
 
     def since(self, turn: str) -> list[Entry]:
-        """The entries from the first one of a turn on. Their order is the file's, whoever has written in it."""
+        """The entries from the first one of a turn on. Those before it are looked at only where somebody has edited the
+        file, so that numbers do not rise."""
         parts = session_of_turn(turn)
         if parts is None or parts[0] != self.id:
             return []
-        return [entry for entry in self.entries if entry.seq >= parts[1]]
+        if not self._rising:
+            return [entry for entry in self.entries if entry.seq >= parts[1]]
+        later: list[Entry] = []
+        for entry in reversed(self.entries):
+            if entry.seq < parts[1]:
+                break
+            later.append(entry)
+        return later[::-1]
 
     def turn_entries(self, turn: str) -> list[Entry]:
         """The entries of one turn, in the order they were written."""
@@ -110,6 +123,11 @@ class Session:
         self.tokens += sum(e.tokens + MESSAGE_OVERHEAD for e in entries if e.tokens)
         for entry in entries:
             self._remember(entry)
+            if not isinstance(
+                entry, SummaryEntry
+            ):  # it opens a generation, before older entries that were carried over
+                self._rising = self._rising and entry.seq > self._highest
+                self._highest = max(self._highest, entry.seq)
             match entry:
                 case UserEntry():
                     if entry.turn:
@@ -144,6 +162,7 @@ class Session:
         self.transcript = transcript
         self.entries.clear()
         self.tokens = 0
+        self._highest, self._rising = 0, True
         self.open.clear()
         self.committed(entries, record)
 
