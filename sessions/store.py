@@ -315,10 +315,7 @@ class SessionStore:
         no, nothing is written. Once begun it is carried through, also when the caller is cancelled.
         Raises StorageError (nothing was written) and SessionGone.
         """
-        task = asyncio.ensure_future(self._append(session, drafts, opens_turn, change, only_if))
-        self._writes.add(task)
-        task.add_done_callback(self._writes.discard)
-        return await asyncio.shield(task)
+        return await self._whole(self._append(session, drafts, opens_turn, change, only_if))
 
     async def _append(
         self,
