@@ -9,10 +9,10 @@ PORT ?= 8420
 run: $(VENV)/.installed
 	$(BIN)/python -m gateway serve --port $(PORT)
 
-# Installs and runs the tests, on up to four processors. What fails is run up to twice more, since a shared machine may stand
-# still for longer than any limit; the last lines name what was run again.
+# Installs and runs the tests, on up to four processors. Where a limit of time ran out, which a machine that stands still does
+# by itself, a test is run once more, and named in the last lines; anything else fails at once.
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --reruns 2 -rfER
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --reruns 1 --only-rerun Timeout -rfER
 
 # Everything that must hold before a commit, fast things first.
 check: $(VENV)/.installed-dev

@@ -20,11 +20,11 @@ async def until(ready: Callable[[], object], step_s: float = 0.01) -> None:
 
 
 async def until_equal(ask: Callable[[], Awaitable[object]], wanted: object, step_s: float = 0.02) -> None:
-    """Asks until the answer is as wanted; raises AssertionError with the last one."""
+    """Asks until the answer is as wanted; raises TimeoutError with the last one."""
     found: object = None
     try:
         async with asyncio.timeout(PATIENCE_S):
             while (found := await ask()) != wanted:
                 await asyncio.sleep(step_s)
     except TimeoutError:
-        raise AssertionError(f"{found} instead of {wanted}") from None
+        raise TimeoutError(f"{found} instead of {wanted}") from None
