@@ -39,9 +39,12 @@ def readable(viewer: Viewer, pool: ColumnElement[str]) -> ColumnElement[bool]:
 
 
 def readable_among(viewer: Viewer, pool: ColumnElement[str], pools: Sequence[Pool]) -> ColumnElement[bool]:
-    """`readable`, within some pools. Where all are persons' nobody's membership matters, and the query is short."""
+    """`readable`, within some pools. Where all are persons' nobody's membership matters, and the query is short: it is
+    built for every search."""
     if all(one.kind == "user" for one in pools):
         mine = [str(one) for one in pools if may_use_person(viewer, one)]
+        if len(mine) == 1:
+            return pool == mine[0]
         return pool.in_(mine) if mine else false()
     return and_(readable(viewer, pool), pool.in_([str(one) for one in pools]))
 

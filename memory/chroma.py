@@ -248,14 +248,19 @@ class ChromaIndex:
         for number, mine in wanted.items():
             if number not in self._collections:
                 continue
+            only = mine[0] if mine is not None and len(mine) == 1 else None
             answer = self._collections[number].query(
                 query_embeddings=[vector],
                 n_results=limit,
                 where=_where(mine),
-                include=["distances", "metadatas"],
+                include=["distances"] if only is not None else ["distances", "metadatas"],
             )
-            rows = zip(answer["ids"][0], answer["distances"][0], answer["metadatas"][0], strict=True)
-            found += (Near(parse_point(key, _pool_of(told)), 1.0 - distance) for key, distance, told in rows)
+            keys, distances = answer["ids"][0], answer["distances"][0]
+            pools_of = [only] * len(keys) if only is not None else map(_pool_of, answer["metadatas"][0])
+            found += (
+                Near(parse_point(key, pool), 1.0 - distance)
+                for key, pool, distance in zip(keys, pools_of, distances, strict=True)
+            )
         return sorted(found, key=lambda near: -near.score)[:limit]
 
     def _points(self, number: int) -> dict[str, str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from memory.records import Filters, ListQuery, Sort, Viewer
 
 LEAST_IMPORTANCE = 1
+ACTIVE = memories.c.state == "active"
 
 
 def seen(viewer: Viewer, filters: Filters, column: ColumnElement[str] = memories.c.pool) -> ColumnElement[bool]:
@@ -59,12 +60,12 @@ def fitting(viewer: Viewer, filters: Filters, column: ColumnElement[str] = memor
 def valid(as_of: datetime | None) -> ColumnElement[bool]:
     """Active rows; or what was true at a time, unless it was deleted since: also former versions of what is active."""
     if as_of is None:
-        return memories.c.state == "active"
+        return ACTIVE
     at = millis(checked_time("as_of", as_of))
     head = aliased(memories)
     alive = exists(select(head.c.id).where(head.c.id == memories.c.current, head.c.state == "active"))
     return and_(
-        or_(memories.c.state == "active", and_(memories.c.state == "superseded", alive)),
+        or_(ACTIVE, and_(memories.c.state == "superseded", alive)),
         memories.c.valid_from <= at,
         or_(memories.c.valid_to.is_(None), memories.c.valid_to > at),
     )

@@ -93,21 +93,25 @@ async def search(
     limit: int,
     mode: SearchMode = "hybrid",
 ) -> SearchResult[T]:
-    """Asks for more than is wanted, since not everything will be confirmed, and for still more while that is few."""
+    """Asks for more than is wanted, since not everything will be confirmed, and for still more while that is few.
+
+    What is there and not relevant is no reason to ask again: what comes after it is less so.
+    """
     want = limit * OVER_FETCH + OVER_FETCH_MORE
     rounds_left = ROUNDS
     while True:
-        hits, problem, full = await _once(corpus, vectors, words, policy=policy, want=want, mode=mode)
+        hits, problem, there, full = await _once(corpus, vectors, words, policy=policy, want=want, mode=mode)
         rounds_left -= 1
-        if len(hits) >= limit or not full or rounds_left == 0:
+        if there >= limit or not full or rounds_left == 0:
             return SearchResult(hits=tuple(hits[:limit]), problem=problem)
         want *= GROWTH
 
 
 async def _once(
     corpus: Corpus[T], vectors: NearTexts | None, words: str, *, policy: SearchPolicy, want: int, mode: SearchMode
-) -> tuple[list[Hit[T]], str | None, bool]:
-    """The hits, the problem of vectors, and whether a search gave as many proposals as it was asked for."""
+) -> tuple[list[Hit[T]], str | None, int, bool]:
+    """The hits, the problem of vectors, how many were confirmed, relevant or not, and whether a search gave as many
+    proposals as it was asked for."""
     (near, problem), texts = await asyncio.gather(
         _near(corpus, vectors, words, policy, want, mode), _texts(corpus, words, want, mode)
     )
@@ -121,7 +125,8 @@ async def _once(
         reached = [text_id for text_id in scores if text_id not in confirmed]
         confirmed |= {found.id: found for found in await corpus.confirm(reached)} if reached else {}
     hits = order(confirmed, scores, keyword, vector, words=words, relevance=policy.relevance)
-    return hits, problem, len(texts) >= want or len(near) >= want
+    there = sum(text_id in confirmed for text_id in scores)
+    return hits, problem, there, len(texts) >= want or len(near) >= want
 
 
 def order(

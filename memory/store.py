@@ -357,5 +357,5 @@ def confirmed(connection: Connection, ids: Sequence[str], conditions: Sequence[C
     found: dict[str, Memory] = {}
     for at in range(0, len(wanted), CHUNK):
         query = READ.where(memories.c.id.in_(wanted[at : at + CHUNK]), *conditions)
-        found |= {one.id: one for one in (memory_of(row) for row in connection.execute(query))}
+        found |= {row[0]: memory_of(row) for row in connection.execute(query).all()}
     return [found[memory_id] for memory_id in wanted if memory_id in found]

@@ -77,6 +77,22 @@ async def test_scores_are_cosines(index: VectorIndex) -> None:
     assert near.point.id == "project:house/0"
 
 
+async def test_each_point_is_of_its_own_pool_also_where_pools_share_a_collection(index: VectorIndex) -> None:
+    first = "user:ana"
+    second, third = [
+        pool
+        for pool in (f"user:u{number}" for number in range(1000))
+        if collection_number(pool) == collection_number(first)
+    ][:2]
+    points = [point_of("text", pool, "the dog is called Rex") for pool in (first, second, third)]
+    await index.put(points, await vectors_of(["the dog is called Rex"] * 3))
+    (vector,) = await vectors_of(["dog"])
+    for pools in ([first], [second], [first, second], None):
+        near = await index.near(pools, vector, 10)
+        wanted = {point for point in points if pools is None or point.pool in pools}
+        assert {one.point for one in near} == wanted
+
+
 async def test_a_point_put_twice_is_there_once_and_a_removed_one_is_gone(index: VectorIndex) -> None:
     told = await fill(index)
     await fill(index)

@@ -224,6 +224,22 @@ async def test_many_proposals_that_are_not_confirmed_do_not_hide_the_one_that_is
     assert await texts_of(store, ANA, "zzz", lies) == ["Our dog is called Rex"]
 
 
+@pytest.mark.parametrize(("relevance", "hits"), [(0.0, 8), (1.0, 1)])
+async def test_what_is_there_and_not_relevant_is_no_reason_to_ask_again(relevance: float, hits: int) -> None:
+    texts = {f"t{number}": f"text number {number}" for number in range(40)}
+    nears = [Near(point_of(name, "user:ana", told), 1 - row / 50) for row, (name, told) in enumerate(texts.items())]
+    asked: list[int] = []
+
+    class Counting(Lies):
+        async def near(self, pools: Sequence[str], text: str, limit: int) -> list[Near]:
+            asked.append(limit)
+            return await super().near(pools, text, limit)
+
+    policy = SearchPolicy(relevance=relevance)
+    found = await search(Shelf(**texts), Counting(nears), "zzz", policy=policy, limit=8, mode="vector")
+    assert (len(found.hits), len(asked)) == (hits, 1)
+
+
 async def test_what_is_important_alive_and_new_comes_first_among_equals(store: MemoryStore) -> None:
     (memory,) = await add(store, ANA, "one")
     now = memory.created_at + timedelta(days=30)
