@@ -83,7 +83,8 @@ class MemoryPages:
         page = self._desk.page
         return [
             page("GET", "/memory", self.index, "Memories", query=MemoriesQuery),
-            page("GET", "/memory/map", self.map, "Memories as a map", query=PoolQuery),
+            page("GET", "/memory/map", self.map, "The page of the map", query=PoolQuery),
+            page("GET", "/memory/map/drawn", self.drawn_map, "Memories as a map", query=PoolQuery),
             page("GET", "/memory/topics", self.topics, "Topics and projects", query=PoolQuery),
             page("GET", "/memory/merge", self.merge, "Merge memories", query=MergeQuery),
             page("GET", "/memory/{id}", self.one, "One memory, with its history"),
@@ -175,30 +176,35 @@ class MemoryPages:
         )
 
     async def map(self, call: Call) -> web.StreamResponse:
+        """What stands round the map, which comes by itself: the page is seen before the map is drawn."""
         query: PoolQuery = call.query
+        memories, viewer, pool = await asked(self._parts, call)
+        await narrowed(memories, viewer, pool, None)
+        configured = self._parts.vectors.configured
+        return self._desk.show("memory_map.html", call, pool=query.pool, configured=configured)
+
+    async def drawn_map(self, call: Call) -> web.StreamResponse:
         memories, viewer, pool = await asked(self._parts, call)
         filters = await narrowed(memories, viewer, pool, None)
         shown, more = await memories.page(viewer, filters, ListQuery(limit=ON_MAP))
         topics = await self._topics_of(memories, viewer, shown)
         colours = {topic.id: 1 + at % (COLOURS - 1) for at, topic in enumerate(topics)}
         problem, drawn = None, None
-        if self._parts.vectors.configured and shown:
+        if shown:
             try:
                 async with asyncio.timeout(MAP_WAIT_S):
                     vectors = await self._parts.vectors.of([memory.text for memory in shown])
-                spots = await asyncio.to_thread(lambda: place(shown, flatten(vectors), colours))
-                drawn = draw(spots, self._desk.pages.texts["memory"]["map_title"])
+                title = self._desk.pages.texts["memory"]["map_title"]
+                drawn = await asyncio.to_thread(lambda: draw(place(shown, flatten(vectors), colours), title))
             except EmbeddingFailed as error:
                 problem = str(error)
             except TimeoutError:
                 problem = self._desk.pages.texts["memory"]["map_slow"]
         return self._desk.show(
-            "memory_map.html",
+            "memory_map_drawn.html",
             call,
-            pool=query.pool,
             drawn=drawn,
             problem=problem,
-            configured=self._parts.vectors.configured,
             count=len(shown),
             more=more is not None,
             topics=[(topic, colours[topic.id]) for topic in topics],

@@ -91,6 +91,7 @@ async def look(context: BrowserContext, path: str, rounds: int = ROUNDS) -> Seen
         assert answer.ok, f"{path}: {answer.status}"
         html = len(await answer.body())
         paints.append(await page.evaluate(PAINTED))
+        await page.locator("#drawn[aria-busy]").wait_for(state="detached")
         loaded = max(loaded, await page.evaluate(LOADED))
         await page.close()
     return Seen(path=path, html_bytes=html, loaded_bytes=loaded, paints_ms=paints[1:])

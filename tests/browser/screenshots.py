@@ -14,7 +14,7 @@ import structlog
 from tests.bench.standin import StandIn
 from tests.browser.conftest import ROOT, TOKENS
 from tests.browser.sample import KEY, fill, reply_to, sample_models, sample_settings
-from tests.browser.watched import Watch, chromium, sign_in, visitor
+from tests.browser.watched import Watch, chromium, open_whole, sign_in, visitor
 from tests.journeys.daemon import config, running
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ async def _draw_look(browser: Browser, client: Client, look: str, folder: Path, 
     if "login" not in pages:
         await sign_in(page, ROOT)
     for name, path in pages.items():
-        answer = await page.goto(f"/console{path}")
-        assert answer is not None
+        answer = await open_whole(page, path)
         await page.wait_for_timeout(200)
         if name == "chat":
             await page.locator("details.divider summary").click()

@@ -10,7 +10,7 @@ from axe_playwright_python.async_playwright import Axe
 from tests.bench.standin import StandIn
 from tests.browser.conftest import ROOT, TOKENS
 from tests.browser.sample import KEY, fill, sample_models, sample_settings
-from tests.browser.watched import Watch, sign_in, visitor
+from tests.browser.watched import Watch, open_whole, sign_in, visitor
 from tests.journeys.daemon import Client, config, running
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ async def test_no_serious_finding_of_the_accessibility_engine(
     found = [f"/login {told}" for told in await findings(page)]
     await sign_in(page, ROOT)
     for path in await every_page(client):
-        await page.goto(f"/console{path}")
+        await open_whole(page, path)
         await page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
         found += [f"{path} {told}" for told in await findings(page)]
     await context.close()
@@ -103,9 +103,7 @@ async def test_every_page_is_small_and_fits_a_phone(browser: Browser, watch: Wat
     await sign_in(page, ROOT)
     wrong: list[str] = []
     for path in await every_page(client):
-        answer = await page.goto(f"/console{path}")
-        assert answer is not None
-        size = len(await answer.body())
+        size = len(await (await open_whole(page, path)).body())
         wide = await page.evaluate(TOO_WIDE)
         if size > MAX_BYTES or wide:
             wrong.append(f"{path}: {size} bytes, too wide: {wide}")

@@ -11,7 +11,7 @@ from gateway.jobs.signatures import sign_standard
 from tests.bench.standin import StandIn
 from tests.browser.conftest import ROOT, TOKENS
 from tests.browser.sample import HOOK_SECRET, sample_models
-from tests.browser.watched import Watch, sign_in, visitor
+from tests.browser.watched import Watch, open_whole, sign_in, visitor
 from tests.journeys.daemon import Client, config, running
 from tests.patience import PATIENCE_S
 
@@ -155,7 +155,7 @@ async def test_hostile_text_does_nothing_on_any_page(browser: Browser, watch: Wa
     await sign_in(page, ROOT)
     found: dict[str, object] = {}
     for path in paths:
-        await page.goto(f"/console{path}")
+        await open_whole(page, path)
         await page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
         seen = await page.evaluate(FOREIGN)
         if seen != CLEAN:

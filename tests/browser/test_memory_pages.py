@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import expect
 
+from tests.browser.watched import open_whole
+
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
@@ -86,10 +88,9 @@ async def test_two_memories_become_one_and_two_again(page: Page, client: Client)
 async def test_the_map_is_dragged_and_a_spot_opened(page: Page, client: Client) -> None:
     await remember(client, *(f"Fact {number} about bread, mills and {'abcdefgh'[number] * 4}." for number in range(8)))
     spots = page.locator("#map a")
-    async with page.expect_response("**/console/memory/map"):
-        await page.goto("/console/memory/map")
+    await open_whole(page, "/memory/map")
     while await spots.count() < 8:
-        await page.reload()
+        await open_whole(page, "/memory/map")
     plane = page.locator("#map")
     box = await plane.bounding_box()
     assert box is not None

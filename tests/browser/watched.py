@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_S
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from playwright.async_api import Browser, BrowserContext, Page
+    from playwright.async_api import Browser, BrowserContext, Page, Response
 
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -67,3 +67,11 @@ async def sign_in(page: Page, token: str) -> None:
     await page.get_by_label("Token").fill(token)
     await page.get_by_role("button", name="Sign in").click()
     await page.wait_for_url("**/console")
+
+
+async def open_whole(page: Page, path: str) -> Response:
+    """Opens a page, and waits for the part that comes after it."""
+    answer = await page.goto(f"/console{path}")
+    assert answer is not None
+    await page.locator("#drawn[aria-busy]").wait_for(state="detached")
+    return answer

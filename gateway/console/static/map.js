@@ -1,8 +1,20 @@
-// The map of memories: dragging moves it, the wheel and the buttons change its size, a spot says its text.
+// The map of memories, which comes after its page: dragging moves it, the wheel and the buttons change its size, a
+// spot says its text.
 
-const map = document.getElementById("map");
+const drawn = document.getElementById("drawn");
 
-if (map) {
+async function fetchMap() {
+  const answer = await fetch(`/console/memory/map/drawn${location.search}`).catch(() => null);
+  if (answer?.status === 401 || answer?.redirected) return location.reload();
+  const part = answer?.ok ? new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes : null;
+  if (part) drawn.replaceChildren(...part);
+  else drawn.querySelector("p").textContent = drawn.dataset.failed;
+  drawn.removeAttribute("aria-busy");
+  const map = document.getElementById("map");
+  if (map) bringToLife(map);
+}
+
+function bringToLife(map) {
   const whole = map.viewBox.baseVal;
   const home = { x: whole.x, y: whole.y, width: whole.width, height: whole.height };
   const said = document.getElementById("map-text");
@@ -63,3 +75,5 @@ if (map) {
   map.addEventListener("pointerover", tell);
   map.addEventListener("focusin", tell);
 }
+
+if (drawn) fetchMap();

@@ -21,7 +21,18 @@ TOKENS = {
         {"name": "ana", "token": "ana-token-of-the-tests", "role": "user", "user": "ana"},
     ]
 }
-PAGES = ("", "/sessions", "/memory", "/memory/map", "/memory/topics", "/jobs", "/usage", "/settings", "/login")
+PAGES = (
+    "",
+    "/sessions",
+    "/memory",
+    "/memory/map",
+    "/memory/map/drawn",
+    "/memory/topics",
+    "/jobs",
+    "/usage",
+    "/settings",
+    "/login",
+)
 
 
 @pytest.fixture
@@ -115,13 +126,22 @@ async def test_a_person_sees_their_own_chats_and_memories_and_no_page_of_adminis
     status, run = await client.call("POST", "/v1/memory-runs", {"kind": "recategorize", "pool": "user:bob"})
     assert status == 202, run
     await sign_in(browser, "ana-token-of-the-tests")
-    seen = ("", "/sessions", "/memory", "/memory?q=bees&mode=keyword", "/usage", "/memory/topics", "/memory/map")
+    seen = (
+        "",
+        "/sessions",
+        "/memory",
+        "/memory?q=bees&mode=keyword",
+        "/usage",
+        "/memory/topics",
+        "/memory/map",
+        "/memory/map/drawn",
+    )
     for path in (*seen, "/memory/runs", "/memory/settings"):
         async with browser.get(f"/console{path}") as answer:
             assert answer.status == 200, path
             html = await answer.text()
             assert "bob" not in html.casefold().replace("a secret of bob", "bob"), path
-    pools = [f"/memory{page}?pool=user:bob" for page in ("", "/map", "/topics", "/settings")]
+    pools = [f"/memory{page}?pool=user:bob" for page in ("", "/map", "/map/drawn", "/topics", "/settings")]
     hidden = ("/jobs", "/settings", "/sessions/agent:main:web:direct:bob", "/jobs/x", f"/memory/runs/{run['id']}")
     for path in (*hidden, *pools):
         async with browser.get(f"/console{path}") as answer:
