@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
@@ -377,6 +378,7 @@ def _as_text(result: Any) -> str:
     return result if isinstance(result, str) else orjson.dumps(result).decode()
 
 
+@cache
 def _schema(arguments: type[Arguments]) -> dict[str, Any]:
     """The JSON schema as models read it best: no titles, and nothing to look up elsewhere."""
     schema = arguments.model_json_schema()

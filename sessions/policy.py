@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -16,8 +17,14 @@ QueueMode = Literal["followup", "collect", "steer", "interrupt"]
 _CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
 
+@cache
+def _zones() -> set[str]:
+    """Looks through some hundreds of files."""
+    return available_timezones()
+
+
 def _check_zone(name: str | None) -> str | None:
-    if name is not None and name not in available_timezones():
+    if name is not None and name not in _zones():
         raise ValueError(f"{name!r} is no IANA time zone, such as Europe/Prague")
     return name
 

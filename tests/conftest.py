@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 # An example that is slow on a busy machine is no failure; the time of a whole test has a limit of its own.
 settings.register_profile("sessiond", deadline=None)
 settings.load_profile("sessiond")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: looking through it for garbage again and again took a tenth of the processor's time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -50,11 +52,14 @@ PARAMETERS = {
 
 
 def routes(described: list[Route], version: str) -> list[Route]:
-    """The address of the description."""
-    description = dump(build_openapi(described, version))
+    """The address of the description, which is made when it is first asked for: no start waits for it."""
+
+    @cache
+    def description() -> bytes:
+        return dump(build_openapi(described, version))
 
     async def show(call: Call) -> web.Response:
-        return web.Response(body=description, content_type="application/json")
+        return web.Response(body=await asyncio.to_thread(description), content_type="application/json")
 
     return [
         Route(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,16 @@ def load(cache_dir: Path) -> TokenCounter:
         temporary.write_bytes(ranks)
         temporary.replace(cached)
     os.environ["TIKTOKEN_CACHE_DIR"] = str(cache_dir)
+    return TokenCounter(encoding())
+
+
+@cache
+def encoding() -> tiktoken.Encoding:
+    """One a process, whatever data directories it serves: it is always the same. From `TIKTOKEN_CACHE_DIR`."""
     parts: dict[str, Any] = openai_public.cl100k_base()
-    encoding = tiktoken.Encoding(**parts)
+    made = tiktoken.Encoding(**parts)
     parts["mergeable_ranks"].clear()  # 16 MB that only decoding of single tokens would need
-    return TokenCounter(encoding)
+    return made
 
 
 def _wheel_file(name: str) -> Path:
