@@ -1,69 +1,47 @@
-"""The vector index in Chroma: 64 collections per model by hash of the pool, inside the daemon or on a server."""
+"""The vector index in Chroma, in a process beside the daemon; or on a Chroma server, whose client is in there."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import re
-import shutil
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
-from memory.chroma_files import clear_files, fill_new_memory, load_numbers, save_numbers
-from memory.index import COLLECTIONS, IndexBroken, Near, by_collection, collection_number, parse_point
+from memory.chroma_process import ChromaProcess
+from memory.chroma_store import COPIED, DROPPED
+from memory.index import COLLECTIONS, IndexBroken, collection_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from memory.embed import Fingerprint, Vectors
-    from memory.index import Point
-
-T = TypeVar("T")
+    from memory.index import Near, Point
 
 PREFIX = "sessiond"
-MAX_BATCH = 500
+MAX_BATCH = 100
 """Chroma takes 5,461 at once; a search that comes meanwhile waits for one batch."""
-COPIED = 100
-"""Points that are copied at once when a collection is written anew."""
-PAGE = 1000
 OPERATION_S = 60.0
-_DATABASE = "chroma.sqlite3"
-_OPENING = "opening"
-_REMOVED = "removed"
-_DROPPED = -1
-_NEW = "-new"
 
 
 class ChromaIndex:
-    """One client in one thread. `url` None: files under `folder`, which are opened by nobody else.
-
-    Each rebuild begins in a new sub-folder: Chroma remembers, per path, that opening it once failed. `prefix` keeps
-    several indexes apart on one server.
-
-    Chroma leaves what was removed in its files. So a file `removed` lists the collections that have lost points, and
-    `wipe` writes these anew.
-    """
+    """Asks one process, one thing at a time. `url` None: files under `folder`. `prefix` keeps several indexes apart on
+    one server."""
 
     def __init__(
         self, folder: Path, url: str | None = None, *, prefix: str = PREFIX, operation_s: float = OPERATION_S
     ) -> None:
-        self._prefix = prefix
-        self._folder = folder
         self._url = url
         self._operation_s = operation_s
+        self._process = ChromaProcess(folder, url, prefix)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chroma")
-        self._client: Any = None
-        self._collections: dict[int, Any] = {}
-        self._space = ""
-        self._path: Path | None = None
-        self._inode = 0
-        self._used = 0
-        self._removed: set[int] = set()
+
+    @property
+    def pid(self) -> int | None:
+        """The process that has the index open."""
+        return self._process.pid
 
     async def open(self, fingerprint: Fingerprint) -> None:
-        await self._run(lambda: self._open(fingerprint.name))
+        await self._ask("open", fingerprint.name)
 
     async def put(self, points: Sequence[Point], vectors: Vectors) -> None:
         rows: dict[int, list[int]] = {}
@@ -72,8 +50,7 @@ class ChromaIndex:
         for number, mine in rows.items():
             for at in range(0, len(mine), MAX_BATCH):
                 part = mine[at : at + MAX_BATCH]
-                chosen = [points[row] for row in part]
-                await self._run(lambda n=number, c=chosen, v=vectors[part]: self._put(n, c, v))
+                await self._ask("put", number, [points[row] for row in part], vectors[part])
 
     async def remove(self, points: Sequence[Point]) -> None:
         keys: dict[int, list[str]] = {}
@@ -81,19 +58,19 @@ class ChromaIndex:
             keys.setdefault(collection_number(point.pool), []).append(point.key)
         for number, mine in keys.items():
             for at in range(0, len(mine), MAX_BATCH):
-                await self._run(lambda n=number, k=mine[at : at + MAX_BATCH]: self._remove(n, k))
+                await self._ask("remove", number, mine[at : at + MAX_BATCH])
 
     async def near(self, pools: Sequence[str] | None, vector: Vectors, limit: int) -> list[Near]:
-        return await self._run(lambda: self._near(pools, vector, limit))
+        return await self._ask("near", pools, vector, limit)
 
     async def points(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for number in range(COLLECTIONS):
-            found.update(await self._run(lambda n=number: self._points(n)))
+            found.update(await self._ask("points", number))
         return found
 
     async def count(self) -> int:
-        return await self._run(self._count)
+        return await self._ask("count")
 
     async def wipe(self, pools: Sequence[str] | None) -> None:
         """A collection is copied without what was removed, beside searches; then the files are cleared.
@@ -102,302 +79,39 @@ class ChromaIndex:
         """
         if self._url is not None:
             return
-        mine = None if pools is None else {collection_number(pool) for pool in pools} | {_DROPPED}
-        due = sorted(self._removed if mine is None else self._removed & mine)
+        mine = None if pools is None else {collection_number(pool) for pool in pools} | {DROPPED}
+        due: list[int] = [number for number in await self._ask("lossy") if mine is None or number in mine]
         for number in due:
-            if number != _DROPPED:
+            if number != DROPPED:
                 await self._copy(number)
         if due:
-            await self._run(lambda: self._clear(due))
+            await self._ask("clear", due)
 
     async def _copy(self, number: int) -> None:
-        if not await self._run(lambda: self._begin_copy(number)):
+        if not await self._ask("begin_copy", number):
             return
         at = 0
-        while await self._run(lambda offset=at: self._copy_some(number, offset)):
+        while await self._ask("copy_some", number, at):
             at += COPIED
-        await self._run(lambda: self._end_copy(number))
+        await self._ask("end_copy", number)
 
     async def reset(self) -> None:
-        await self._run(self._reset)
+        await self._ask("reset")
 
     async def drop_others(self) -> None:
-        await self._run(self._drop_others)
+        await self._ask("drop_others")
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._run(self._release)
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._process.stop)
+        self._thread.shutdown(wait=False)
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        """One piece of work in the thread; whatever goes wrong there is IndexBroken."""
+    async def _ask(self, name: str, *values: Any) -> Any:
+        """What a method of ChromaStore answers. Raises IndexBroken. Without an answer in time the process is ended, and
+        the next question begins another."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._operation_s):
-                return await loop.run_in_executor(self._thread, lambda: _guarded(work))
+                return await loop.run_in_executor(self._thread, self._process.ask, name, values)
         except TimeoutError as error:
-            self._abandon()
+            self._process.kill()
             raise IndexBroken(f"The vector index did not answer within {self._operation_s:g} s.") from error
-
-    def _abandon(self) -> None:
-        """A thread that hangs is left alone; the next work gets a new one, and a new client."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="chroma")
-        self._client = None
-        self._collections = {}
-
-    # --- in the thread ----------------------------------------------------------------------------------------------
-
-    def _open(self, space: str) -> None:
-        if self._client is not None and self._space == space:
-            self._check_there()
-            return
-        self._space = space
-        self._collections = {}
-        if self._client is None:
-            self._client = self._connect() if self._url is None else self._connect_server(self._url)
-        for collection in self._client.list_collections():
-            number = self._number_of(collection.name)
-            if number is not None:
-                self._collections[number] = self._client.get_collection(collection.name, embedding_function=None)
-        self._try_all()
-
-    def _connect(self) -> Any:
-        """A daemon that died while it opened the index may have died of it: then the index begins anew."""
-        import chromadb
-
-        fill_new_memory()
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        marker = self._folder / _OPENING
-        if marker.exists():
-            self._discard()
-        marker.touch(mode=0o600)
-        numbers = self._numbers()
-        self._used = max([*numbers, self._used]) if numbers else self._used + 1
-        self._path = self._folder / str(self._used)
-        self._path.mkdir(mode=0o700, exist_ok=True)
-        client = chromadb.PersistentClient(str(self._path), settings=_settings())
-        self._inode = (self._path / _DATABASE).stat().st_ino
-        self._removed = load_numbers(self._path / _REMOVED)
-        return client
-
-    def _connect_server(self, url: str) -> Any:
-        import chromadb
-
-        parts = urlsplit(url)
-        ssl = parts.scheme == "https"
-        port = parts.port or (443 if ssl else 8000)
-        return chromadb.HttpClient(host=parts.hostname or "", port=port, ssl=ssl, settings=_settings())
-
-    def _try_all(self) -> None:
-        """Reads from every collection once, so that what is damaged shows now."""
-        for collection in self._collections.values():
-            some = collection.get(limit=1, include=["embeddings"])
-            if some["ids"]:
-                collection.query(query_embeddings=some["embeddings"], n_results=1, include=[])
-        (self._folder / _OPENING).unlink(missing_ok=True)
-
-    def _numbers(self) -> list[int]:
-        return [int(entry.name) for entry in self._folder.iterdir() if entry.is_dir() and entry.name.isdecimal()]
-
-    def _check_there(self) -> None:
-        if self._url is not None or self._path is None:
-            return
-        try:
-            there = (self._path / _DATABASE).stat().st_ino == self._inode
-        except OSError:
-            there = False
-        if not there:
-            raise IndexBroken("The folder of the vector index was deleted or replaced; it is rebuilt.")
-
-    def _collection(self, number: int) -> Any:
-        """Made when a pool first needs it: a small installation has a few."""
-        self._check_there()
-        if number not in self._collections:
-            self._collections[number] = self._make(self._name_of(number))
-        return self._collections[number]
-
-    def _make(self, name: str) -> Any:
-        return self._client.get_or_create_collection(
-            name, embedding_function=None, configuration={"hnsw": {"space": "cosine", "num_threads": 1}}
-        )
-
-    def _put(self, number: int, points: list[Point], vectors: Vectors) -> None:
-        self._collection(number).upsert(
-            ids=[point.key for point in points],
-            embeddings=vectors,
-            metadatas=[{"pool": point.pool} for point in points],
-        )
-
-    def _remove(self, number: int, keys: list[str]) -> None:
-        self._check_there()
-        if number in self._collections:
-            self._note_removed(number)
-            self._collections[number].delete(ids=keys)
-
-    def _note_removed(self, number: int) -> None:
-        """Written before anything is removed, so that a kill in between leaves nothing behind for ever."""
-        if number not in self._removed and self._path is not None:
-            self._removed.add(number)
-            save_numbers(self._path / _REMOVED, self._removed)
-
-    def _near(self, pools: Sequence[str] | None, vector: Vectors, limit: int) -> list[Near]:
-        self._check_there()
-        found: list[Near] = []
-        wanted = dict.fromkeys(self._collections, None) if pools is None else by_collection(pools)
-        for number, mine in wanted.items():
-            if number not in self._collections:
-                continue
-            only = mine[0] if mine is not None and len(mine) == 1 else None
-            answer = self._collections[number].query(
-                query_embeddings=[vector],
-                n_results=limit,
-                where=_where(mine),
-                include=["distances"] if only is not None else ["distances", "metadatas"],
-            )
-            keys, distances = answer["ids"][0], answer["distances"][0]
-            pools_of = [only] * len(keys) if only is not None else map(_pool_of, answer["metadatas"][0])
-            found += (
-                Near(parse_point(key, pool), 1.0 - distance)
-                for key, pool, distance in zip(keys, pools_of, distances, strict=True)
-            )
-        return sorted(found, key=lambda near: -near.score)[:limit]
-
-    def _points(self, number: int) -> dict[str, str]:
-        self._check_there()
-        if number not in self._collections:
-            return {}
-        return dict(_pages(self._collections[number]))
-
-    def _count(self) -> int:
-        self._check_there()
-        return sum(collection.count() for collection in self._collections.values())
-
-    def _reset(self) -> None:
-        if self._url is not None:
-            self._client = self._client or self._connect_server(self._url)
-            self._delete_collections(lambda name: self._number_of(name) is not None)
-            return
-        self._release()
-        self._discard()
-        self._client = self._connect()
-        self._try_all()
-
-    def _drop_others(self) -> None:
-        self._check_there()
-        ours = re.compile(rf"{re.escape(self._prefix)}-[0-9a-f]{{16}}-\d\d({_NEW})?")
-        self._delete_collections(lambda name: ours.fullmatch(name) is not None and self._number_of(name) is None)
-
-    def _delete_collections(self, wanted: Callable[[str], bool]) -> None:
-        for collection in self._client.list_collections():
-            if wanted(collection.name):
-                self._note_removed(_DROPPED)
-                self._client.delete_collection(collection.name)
-        kept = {collection.name for collection in self._client.list_collections()}
-        self._collections = {number: one for number, one in self._collections.items() if one.name in kept}
-
-    # --- what was removed leaves the files --------------------------------------------------------------------------
-
-    def _begin_copy(self, number: int) -> bool:
-        """False: there is nothing to copy from."""
-        self._check_there()
-        if number not in self._collections:
-            return False
-        with contextlib.suppress(Exception):  # there is none, as a rule
-            self._client.delete_collection(self._name_of(number) + _NEW)
-        self._make(self._name_of(number) + _NEW)
-        return True
-
-    def _copy_some(self, number: int, offset: int) -> bool:
-        page = self._collections[number].get(limit=COPIED, offset=offset, include=["embeddings", "metadatas"])
-        if page["ids"]:
-            self._make(self._name_of(number) + _NEW).upsert(
-                ids=page["ids"], embeddings=page["embeddings"], metadatas=page["metadatas"]
-            )
-        return len(page["ids"]) == COPIED
-
-    def _end_copy(self, number: int) -> None:
-        """The copy takes the place of what it was made from."""
-        copy = self._make(self._name_of(number) + _NEW)
-        if copy.count() != self._collections[number].count():
-            raise IndexBroken("A copy of the vector index is not whole; it is rebuilt.")
-        self._client.delete_collection(self._name_of(number))
-        copy.modify(name=self._name_of(number))
-        self._collections[number] = self._client.get_collection(self._name_of(number), embedding_function=None)
-
-    def _clear(self, numbers: Sequence[int]) -> None:
-        assert self._path is not None  # noqa: S101
-        self._check_there()
-        clear_files(self._path, self._path / _DATABASE)
-        self._removed -= set(numbers)
-        save_numbers(self._path / _REMOVED, self._removed)
-
-    def _name_of(self, number: int) -> str:
-        return f"{self._prefix}-{self._space}-{number:02}"
-
-    def _number_of(self, name: str) -> int | None:
-        """Which collection of the model's 64 a name stands for; None for another's."""
-        found = re.fullmatch(rf"{re.escape(self._prefix)}-{re.escape(self._space)}-(\d\d)", name)
-        return int(found[1]) if found else None
-
-    def _discard(self) -> None:
-        numbers = self._numbers() if self._folder.exists() else []
-        for number in numbers:
-            shutil.rmtree(self._folder / str(number), ignore_errors=True)
-        self._used = max([*numbers, self._used])
-
-    def _release(self) -> None:
-        client, self._client = self._client, None
-        self._collections = {}
-        if client is not None:
-            with contextlib.suppress(Exception):  # of a damaged index: it is left behind anyway
-                client.close()
-
-
-def _guarded(work: Callable[[], T]) -> T:
-    """Damaged files make Chroma raise anything, also panics of its Rust side, which are no Exception."""
-    try:
-        return work()
-    except IndexBroken:
-        raise
-    except BaseException as error:
-        if isinstance(error, SystemExit | KeyboardInterrupt):
-            raise
-        raise IndexBroken(f"The vector index cannot be used ({type(error).__name__}: {str(error)[:200]}).") from error
-
-
-def _where(pools: Sequence[str] | None) -> dict[str, Any] | None:
-    if pools is None:
-        return None
-    return {"pool": pools[0]} if len(pools) == 1 else {"pool": {"$in": list(pools)}}
-
-
-def _pool_of(told: Any) -> str:
-    """What stands beside a point; nothing where there is nothing, so that it fits no pool."""
-    try:
-        return str(told["pool"])
-    except (TypeError, KeyError):
-        return ""
-
-
-def _pages(collection: Any) -> Iterator[tuple[str, str]]:
-    at = 0
-    while True:
-        page = collection.get(limit=PAGE, offset=at, include=["metadatas"])
-        yield from ((key, _pool_of(told)) for key, told in zip(page["ids"], page["metadatas"], strict=True))
-        if len(page["ids"]) < PAGE:
-            return
-        at += PAGE
-
-
-def _settings() -> Any:
-    """Nothing is reported to anybody, whatever the environment says."""
-    from chromadb.config import Settings
-
-    return Settings(
-        anonymized_telemetry=False,
-        chroma_otel_collection_endpoint="",
-        chroma_otel_granularity=None,
-        chroma_server_headers=None,
-        is_persistent=False,
-    )

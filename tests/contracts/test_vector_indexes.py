@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,10 +17,10 @@ from memory.chroma import ChromaIndex
 from memory.embed import Fingerprint, HashEmbedder
 from memory.index import COLLECTIONS, IndexBroken, ListIndex, Point, VectorIndex, collection_number, point_of
 from tests.memory.leftovers import files_with_vector
+from tests.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from memory.embed import Vectors
 
@@ -283,15 +287,14 @@ async def test_vectors_of_a_dropped_model_leave_the_files(tmp_path: Path) -> Non
     await index.close()
 
 
-@pytest.mark.parametrize("step", ["_copy_some", "_end_copy", "_clear"])
+@pytest.mark.parametrize("step", ["copy_some", "end_copy", "clear"])
 async def test_a_wipe_that_was_cut_is_done_by_the_next(tmp_path: Path, step: str) -> None:
     class Cut(ChromaIndex):
-        pass
+        async def _ask(self, name: str, *values: Any) -> Any:
+            if name == step:
+                raise SystemExit
+            return await super()._ask(name, *values)
 
-    def die(*_: object) -> bool:
-        raise SystemExit
-
-    setattr(Cut, step, die)
     folder = tmp_path / "index"
     index = Cut(folder)
     await index.open(RANDOM)
@@ -308,6 +311,77 @@ async def test_a_wipe_that_was_cut_is_done_by_the_next(tmp_path: Path, step: str
     assert await again.points() == {point.key: "user:ana" for point in points[1:]}
     assert files_with_vector(folder, rows[0]) == []
     await again.close()
+
+
+async def test_a_process_of_chroma_that_is_killed_is_an_error_and_a_reset_mends_it(tmp_path: Path) -> None:
+    index = ChromaIndex(tmp_path / "index")
+    await index.open(ONE)
+    told = await fill(index)
+    assert index.pid is not None
+    os.kill(index.pid, signal.SIGKILL)
+    with pytest.raises(IndexBroken, match="has ended"):
+        await index.count()
+    with pytest.raises(IndexBroken, match="not open"):
+        await found(index, ["user:ana"], "dog")
+    await index.reset()
+    await index.open(ONE)
+    await fill(index)
+    assert (await index.points()).keys() == told.keys()
+    await index.close()
+
+
+async def test_a_process_of_chroma_that_hangs_is_ended(tmp_path: Path) -> None:
+    index = ChromaIndex(tmp_path / "index", operation_s=PATIENCE_S)
+    await index.open(ONE)
+    assert index.pid is not None
+    os.kill(index.pid, signal.SIGSTOP)
+    index._operation_s = 0.01
+    with pytest.raises(IndexBroken, match="did not answer within"):
+        await index.count()
+    index._operation_s = PATIENCE_S
+    await index.reset()
+    await index.open(ONE)
+    assert await index.count() == 0
+    await index.close()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+OWNER = """
+import asyncio, sys
+from pathlib import Path
+from memory.chroma import ChromaIndex
+from memory.embed import Fingerprint, HashEmbedder
+from memory.index import point_of
+
+async def main():
+    index = ChromaIndex(Path(sys.argv[1]))
+    await index.open(Fingerprint(provider="test", model="one", dimension=256))
+    await index.put([point_of("a", "user:ana", "bread")], await HashEmbedder().embed_passages(["bread"]))
+    assert "chromadb" not in sys.modules, "its writes would hold up whoever is answered"
+    print(index.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_chroma_is_in_a_process_of_its_own_which_ends_with_a_daemon_that_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        assert _runs(pid)
+        owner.kill()
+    await until(lambda: not _runs(pid))
+    index = ChromaIndex(tmp_path)
+    await index.open(ONE)
+    assert await index.count() == 1
+    await index.close()
 
 
 async def test_two_indexes_on_one_server_or_folder_leave_each_other_alone(tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""Processes for Chroma, one for each index: what it writes holds Python's own lock until it is on the disk, and nobody
+would be answered meanwhile (measured with chromadb 1.5.9: 30 to 90 ms for one vector, half a second for 500)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from memory.chroma_store import ChromaStore
+from memory.index import IndexBroken
+
+STOP_S = 20.0
+
+
+class ChromaProcess:
+    """The daemon's end of one process. It starts with the first question, and again when it has ended in between. All
+    but `kill` is for one thread, and blocks."""
+
+    def __init__(self, folder: Path, url: str | None, prefix: str) -> None:
+        self._told = (folder, url, prefix)
+        self._connection: Connection | None = None
+        self.pid: int | None = None
+
+    def ask(self, name: str, values: tuple[Any, ...]) -> Any:
+        """What a method of ChromaStore answers. Raises IndexBroken."""
+        try:
+            connection = self._connection or self._start()
+            connection.send((name, values))
+            fine, answer = connection.recv()
+        except (EOFError, OSError) as error:
+            self._forget()
+            raise IndexBroken("The process of the vector index has ended; the index is rebuilt.") from error
+        if not fine:
+            raise IndexBroken(answer)
+        return answer
+
+    def _start(self) -> Connection:
+        self._connection = _breeder.connect()
+        self._connection.send(self._told)
+        self.pid = self._connection.recv()
+        return self._connection
+
+    def stop(self) -> None:
+        """Returns when it has closed Chroma, and ended."""
+        if self._connection is not None:
+            with contextlib.suppress(EOFError, OSError):
+                self._connection.send(None)
+                if not self._connection.poll(STOP_S):
+                    self.kill()
+                self._connection.recv()
+        self._forget()
+
+    def _forget(self) -> None:
+        connection, self._connection, self.pid = self._connection, None, None
+        if connection is not None:
+            connection.close()
+
+    def kill(self) -> None:
+        """From any thread; whoever waits for an answer is told that it has ended."""
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+class Breeder:
+    """The daemon's end of `main`: a process that has loaded Chroma, which takes seconds, and forks one for each index.
+    It starts when it is first needed, and ends with the daemon."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+
+    def connect(self) -> Connection:
+        """The daemon's end of a new process. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs, self._guard:
+            try:
+                socket.send_fds(self._socket or self._start(), [b"."], [theirs.fileno()])
+            except OSError:  # it has ended, however that came
+                socket.send_fds(self._start(), [b"."], [theirs.fileno()])
+            return Connection(ours.detach())
+
+    def _start(self) -> socket.socket:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603  (our own module)
+                [sys.executable, "-P", "-m", __name__],  # -P: whatever the current folder may hold
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},  # what forks has one thread
+            )
+        return self._socket
+
+
+_breeder = Breeder()
+
+
+def main() -> None:
+    """Forks until the daemon closes its end; when the daemon was killed the system does that. Signals are the daemon's
+    affair: Ctrl-C reaches all of them."""
+    import chromadb  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_IGN)
+    with socket.socket(fileno=0) as asked:
+        while handed := socket.recv_fds(asked, 1, 1)[1]:
+            if os.fork() == 0:
+                asked.close()
+                _serve(Connection(handed[0]))
+                return
+            os.close(handed[0])
+
+
+def _serve(connection: Connection) -> None:
+    """Answers until it is told to stop, or the daemon is no more."""
+    with contextlib.suppress(EOFError, OSError):
+        folder, url, prefix = connection.recv()
+        connection.send(os.getpid())
+        with contextlib.closing(ChromaStore(folder, url, prefix)) as store:
+            while question := connection.recv():
+                connection.send(_answered(store, *question))
+
+
+def _answered(store: ChromaStore, name: str, values: tuple[Any, ...]) -> tuple[bool, Any]:
+    """Damaged files make Chroma raise anything, also panics of its Rust side, which are no Exception."""
+    try:
+        return True, getattr(store, name)(*values)
+    except IndexBroken as error:
+        return False, str(error)
+    except BaseException as error:
+        return False, f"The vector index cannot be used ({type(error).__name__}: {str(error)[:200]})."
+
+
+if __name__ == "__main__":
+    main()
