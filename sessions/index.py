@@ -17,7 +17,7 @@ import orjson
 from sortedcontainers import SortedList
 
 from sessions.files import StorageFailed
-from sessions.listing import cursor_of, fits, marks_of, place_of, rank_of
+from sessions.listing import cursor_of, fits, place_of, rank_of, sieve_of
 from sessions.snapshot import (
     JOURNAL_HEAD,
     BrokenSnapshot,
@@ -199,7 +199,7 @@ class Index:
             walk = places.irange(maximum=after, inclusive=(True, False), reverse=True)
         else:
             walk = places.irange(minimum=after, inclusive=(False, True))
-        wanted = marks_of(query)
+        passes = sieve_of(query)
         found: list[SessionRecord] = []
         last: Place | None = None
         for looked, place in enumerate(walk):
@@ -207,18 +207,18 @@ class Index:
                 return found, cursor_of(last, query.sort)
             last = place
             row = self._rows[place[1]]
-            if all(mark in row for mark in wanted) and fits(row, query):
+            if passes(row) and fits(row, query):
                 found.append(decode_row(row))
         return found, None
 
     def _ranked(self, query: PageQuery) -> tuple[list[SessionRecord], str | None]:
         """A page of an order the index does not keep: found among the SCAN_LIMIT sessions used last."""
         before = place_of(query)
-        wanted = marks_of(query)
+        passes = sieve_of(query)
         places: list[Place] = []
         for _, session in islice(reversed(self._lists[query.state]), SCAN_LIMIT):
             row = self._rows[session]
-            if all(mark in row for mark in wanted) and fits(row, query):
+            if passes(row) and fits(row, query):
                 place = rank_of(row, query.sort), session
                 if before is None or place < before:
                     places.append(place)

@@ -23,7 +23,8 @@ Place = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageQuery:
-    """Which sessions a list shows. `allowed` gets a record's key and owner.
+    """Which sessions a list shows. `allowed` gets a record's key and owner; `owner`: it allows nothing that belongs to
+    anybody else, which is told at a glance.
 
     `sort`: last used first (`active`), longest unused first (`idle`), or the highest first of when it began, its
     messages, the share of its window that is filled, and its cost.
@@ -37,6 +38,7 @@ class PageQuery:
     type: str | None = None
     search: str | None = None
     allowed: Callable[[str, str | None], bool] | None = None
+    owner: str | None = None
     sort: SessionSort = "active"
 
     @property
@@ -66,10 +68,30 @@ def place_of(query: PageQuery) -> Place | None:
     return int(rank), session
 
 
-def marks_of(query: PageQuery) -> list[bytes]:
-    """Bytes that every row has which fits; most others are told by them without being decoded."""
+def sieve_of(query: PageQuery) -> Callable[[bytes], bool]:
+    """What every row passes that fits: most others are told by their bytes, without being decoded."""
     wanted = {"agent": query.agent, "channel": query.channel, "type": query.type}
-    return [b'"%b":%b' % (name.encode(), orjson.dumps(value)) for name, value in wanted.items() if value is not None]
+    marks = [_mark(name, value) for name, value in wanted.items() if value is not None]
+    owner = None if query.owner is None else _mark("owner", query.owner)
+    words = None if query.search is None or not _is_plain(query.search) else query.search.lower().encode()
+
+    def passes(row: bytes) -> bool:
+        if owner is not None and owner not in row and b'"owner":' in row:
+            return False
+        if words is not None and words not in row.lower() and row.isascii():
+            return False
+        return not marks or all(mark in row for mark in marks)
+
+    return passes
+
+
+def _mark(name: str, value: str) -> bytes:
+    return b'"%b":%b' % (name.encode(), orjson.dumps(value))
+
+
+def _is_plain(text: str) -> bool:
+    """Whether JSON writes a text as it is."""
+    return text.isascii() and orjson.dumps(text)[1:-1] == text.encode()
 
 
 def fits(row: bytes, query: PageQuery) -> bool:

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.console.logins import csrf_of
 from gateway.console.views import session_row
-from gateway.http.auth import Caller, may_see
+from gateway.http.auth import Caller, may_see, only_owner
 from gateway.http.pipeline import COOKIE
 from gateway.http.routes import Call, Route
 from gateway.http.usage import usage_of_caller
@@ -72,7 +72,8 @@ class Desk:
 
     def records(self, caller: Caller, state: SessionState, limit: int) -> list[SessionRecord]:
         """The sessions a caller may see, the last used first."""
-        found, _ = self.parts.store.index.page(PageQuery(limit=limit, state=state, allowed=allowed(caller)))
+        query = PageQuery(limit=limit, state=state, allowed=allowed(caller), owner=only_owner(caller))
+        found, _ = self.parts.store.index.page(query)
         return found
 
     def row(self, record: SessionRecord) -> Row:

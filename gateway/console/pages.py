@@ -22,6 +22,7 @@ from gateway.console.settings import settings_of
 from gateway.console.troubles import summaries_on, troubles
 from gateway.console.views import cost_bars, day_bars, micros_text, share_of, spent_in
 from gateway.diagnosis import examine
+from gateway.http.auth import only_owner
 from gateway.http.health import daemon_checks, readiness
 from gateway.http.pipeline import COOKIE
 from gateway.http.problems import Problem
@@ -133,6 +134,7 @@ class Console:
             type=query.type or None,
             search=query.q.casefold() or None,
             allowed=allowed(call.caller),
+            owner=only_owner(call.caller),
             sort=query.sort,
         )
         found, cursor = index.page(wanted)

@@ -144,6 +144,11 @@ def may_see(caller: Caller, key: str, owner: str | None) -> bool:
     return _under_prefix(caller, key) or (caller.key_prefixes is None and not is_internal(key))
 
 
+def only_owner(caller: Caller) -> str | None:
+    """The one person whose sessions a caller may see, beside those of nobody; None: there are others."""
+    return caller.user if caller.role == "user" else None
+
+
 def may_use_agent(caller: Caller, agent: str) -> bool:
     """Whether a caller may read what belongs to an agent: its name is among those, or in a prefix, of the token."""
     if caller.agents is not None and agent not in caller.agents:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from gateway.http.auth import may_see, owner_of, speaker_of
+from gateway.http.auth import may_see, only_owner, owner_of, speaker_of
 from gateway.http.json import clean
 from gateway.http.problems import Problem, not_found
 from gateway.http.routes import Body, Call, Route, json_answer
@@ -252,6 +252,7 @@ class SessionEndpoints:
                 type=query.type,
                 search=None if query.q is None else query.q.casefold(),
                 allowed=None if call.caller.role == "admin" else lambda key, owner: may_see(call.caller, key, owner),
+                owner=only_owner(call.caller),
                 sort=query.sort,
             )
         )

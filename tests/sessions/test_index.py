@@ -19,8 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sessions.files import Crash, FaultyFiles, OsFiles, StorageError, StorageFailed
 from sessions.index import JOURNAL, SNAPSHOT, Index, IndexReport
-from sessions.listing import BadCursor, PageQuery, SessionSort
+from sessions.listing import BadCursor, PageQuery, SessionSort, fits, sieve_of
 from sessions.record import SessionRecord
+from sessions.snapshot import encode_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -536,6 +537,35 @@ def test_a_list_shows_what_fits_and_what_the_caller_may_see(tmp_path: Path) -> N
     assert numbers(PageQuery(limit=7, type="direct")) == set()
     assert numbers(PageQuery(limit=7, search="tOPIC 5")) == {5, *range(50, 60)}
     assert numbers(PageQuery(limit=7, allowed=lambda _, owner: owner == "u3")) == {n for n in range(60) if n % 4 == 3}
+
+
+SOME_TEXT = st.one_of(
+    st.sampled_from(["a", "Kk", '"', "\\", "s", 'x","owner":"ana', "ſ", "\u212a", "İ"]), st.text(max_size=4)
+)
+
+
+@settings(deadline=None)
+@given(SOME_TEXT, st.sampled_from([None, "ana", "an", '"ana"']), SOME_TEXT, st.sampled_from([None, "ana", '"ana"']))
+def test_no_row_that_fits_is_told_apart_by_its_bytes(title: str, owner: str | None, q: str, only: str | None) -> None:
+    def allowed(_: str, of: str | None) -> bool:
+        return only is None or of in (None, only)
+
+    one = dataclasses.replace(record(1, "agent:main:c:group:1"), title=title, owner=owner)
+    query = PageQuery(search=q, allowed=allowed, owner=only)
+    row = encode_row(one)
+    assert fits(row, query) == (q.casefold() in f"{one.key} {title}".casefold() and allowed(one.key, owner))
+    assert sieve_of(query)(row) or not fits(row, query)
+
+
+def test_what_belongs_to_others_is_told_without_being_decoded(tmp_path: Path) -> None:
+    index, _ = load(tmp_path)
+    for number in range(60):
+        owner = None if number == 7 else f"u{number % 4}"
+        index.put(dataclasses.replace(record(number, f"agent:main:c:group:{number}", minute=number), owner=owner))
+    looked: list[str | None] = []
+    query = PageQuery(allowed=lambda _, owner: looked.append(owner) is None and owner == "u3", owner="u3")
+    assert len(index.page(query)[0]) == 14
+    assert set(looked) == {"u3", None}
 
 
 def test_a_list_can_be_ordered_by_everything_that_is_shown(tmp_path: Path) -> None:
