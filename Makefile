@@ -3,6 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8420
 
+# Tests start daemons as processes: what is compiled once is kept, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test check fix bench soak example screenshots clean
 
 # Starts the daemon; installs first when needed.

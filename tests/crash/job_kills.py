@@ -202,7 +202,7 @@ async def judge(client: aiohttp.ClientSession, url: str, taken: dict[int, str], 
     }
 
 
-async def run(kills: int, seed: int) -> dict[str, int | float]:
+async def run(kills: int, seed: int, *, cold: bool = False) -> dict[str, int | float]:
     """The figures of one run."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -210,7 +210,7 @@ async def run(kills: int, seed: int) -> dict[str, int | float]:
         async with StandIn(pace) as model, receiving() as receiver, aiohttp.ClientSession() as client:
             config = Path(folder) / "config.yaml"
             config.write_text(yaml.safe_dump(settings(model.base_url, receiver.url)))
-            victim = Victim(Path(folder) / "data", config, free_port())
+            victim = Victim(Path(folder) / "data", config, free_port(), cold)
             await victim.start()
             taken: dict[int, str] = {}
             stop = asyncio.Event()
@@ -243,7 +243,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    figures = asyncio.run(run(given.kills, given.seed))
+    figures = asyncio.run(run(given.kills, given.seed, cold=True))
     print(json.dumps(figures, indent=1))
     sys.exit(failed(figures))
 

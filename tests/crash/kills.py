@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import random
-import signal
 import socket
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from sessions.context import answered_turns
 from sessions.entries import AssistantEntry, CarriedEntry, CompactionEntry, Entry, UserEntry
 from sessions.lines import scan
 from tests.bench.standin import Pace, StandIn
+from tests.crash.forked import Forked
 
 START_S = 30
 COMMIT_S = 0.012
@@ -49,22 +49,27 @@ class Load:
 
 @dataclass
 class Victim:
-    """The daemon as a process of its own."""
+    """The daemon as a process of its own. `cold`: as a person starts it, with everything to import."""
 
     data_dir: Path
     config: Path
     port: int
-    process: asyncio.subprocess.Process | None = None
+    cold: bool = False
+    process: asyncio.subprocess.Process | Forked | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        command = ["-m", "gateway", "serve", "--config", str(self.config), "--data-dir", str(self.data_dir)]
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable, *command, "--port", str(self.port), stderr=asyncio.subprocess.DEVNULL
-        )
+        command = ["serve", "--config", str(self.config), "--data-dir", str(self.data_dir), "--port", str(self.port)]
+        if self.cold:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "gateway", *command, stderr=asyncio.subprocess.DEVNULL
+            )
+        else:
+            self.process = Forked(command)
+            await self.process.start()
         deadline = time.monotonic() + START_S
         async with aiohttp.ClientSession() as client:
             while time.monotonic() < deadline:
@@ -79,7 +84,7 @@ class Victim:
 
     async def kill(self) -> None:
         assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         await self.process.wait()
 
     async def commits(self, limit_s: float) -> None:
@@ -211,7 +216,9 @@ def by_session(data_dir: Path) -> dict[str, list[Path]]:
     return {name: sorted(found[name], key=lambda path: int(path.name.split(".")[1])) for name in sorted(found)}
 
 
-async def run(kills: int, sessions: int, seed: int, *, commits: bool = False) -> dict[str, int | float]:
+async def run(
+    kills: int, sessions: int, seed: int, *, commits: bool = False, cold: bool = False
+) -> dict[str, int | float]:
     """The figures of one run. `commits`: the kills fall into the commits of compactions."""
     rng = random.Random(seed)
     between = 0
@@ -226,7 +233,7 @@ async def run(kills: int, sessions: int, seed: int, *, commits: bool = False) ->
                 "server": {"rate_limit_per_minute": None},
             }
             config.write_text(yaml.safe_dump(settings))
-            victim = Victim(Path(folder) / "data", config, free_port())
+            victim = Victim(Path(folder) / "data", config, free_port(), cold)
             await victim.start()
             load, stop = Load(), asyncio.Event()
             started = time.monotonic()
@@ -279,7 +286,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--commits", action="store_true", help="kill while compactions are being committed")
     given = parser.parse_args()
-    figures = asyncio.run(run(given.kills, given.sessions, given.seed, commits=given.commits))
+    figures = asyncio.run(run(given.kills, given.sessions, given.seed, commits=given.commits, cold=True))
     print(json.dumps(figures, indent=1))
     sys.exit(failed(figures))
 
