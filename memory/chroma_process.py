@@ -17,6 +17,7 @@ from typing import Any
 from memory.chroma_store import ChromaStore
 from memory.index import IndexBroken
 
+START_S = 60.0
 STOP_S = 20.0
 
 
@@ -45,6 +46,8 @@ class ChromaProcess:
     def _start(self) -> Connection:
         self._connection = _breeder.connect()
         self._connection.send(self._told)
+        if not self._connection.poll(START_S):
+            _breeder.kill()
         self.pid = self._connection.recv()
         return self._connection
 
@@ -103,6 +106,11 @@ class Breeder:
                 env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},  # what forks has one thread
             )
         return self._socket
+
+    def kill(self) -> None:
+        """From any thread; the next index begins another."""
+        if self._process is not None:
+            self._process.kill()
 
 
 _breeder = Breeder()

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from memory.chroma import ChromaIndex
+from memory.chroma_process import Breeder
 from memory.embed import Fingerprint, HashEmbedder
 from memory.index import COLLECTIONS, IndexBroken, ListIndex, Point, VectorIndex, collection_number, point_of
 from tests.memory.leftovers import files_with_vector
@@ -343,6 +344,21 @@ async def test_a_process_of_chroma_that_hangs_is_ended(tmp_path: Path) -> None:
     await index.open(ONE)
     assert await index.count() == 0
     await index.close()
+
+
+async def test_chroma_that_never_becomes_ready_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hangs = Breeder()
+    monkeypatch.setattr("memory.chroma_process._breeder", hangs)
+    monkeypatch.setattr("memory.chroma_process.START_S", 0.01)
+    index = ChromaIndex(tmp_path / "index")
+    with pytest.raises(IndexBroken, match="has ended"):
+        await index.open(ONE)
+    monkeypatch.setattr("memory.chroma_process.START_S", PATIENCE_S)
+    await index.reset()
+    await index.open(ONE)
+    assert await index.count() == 0
+    await index.close()
+    hangs.kill()
 
 
 def _runs(pid: int) -> bool:
