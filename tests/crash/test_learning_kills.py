@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 THINGS = "tulips violins canoes lanterns marbles kettles saddles puppets".split()
-DELAYS_S = (0.0, 0.01, 0.03, 0.08)
+DELAYS_S = (0.0, 0.03, 0.1, 0.5)
 """After the helper was asked: from before its answer is written to after it."""
 
 
@@ -49,7 +49,7 @@ async def test_killed_while_it_learns(tmp_path: Path, unused_tcp_port: int) -> N
         settings["models"]["helper"] = {**settings["models"]["chat"], "model": "helper-model"}
         settings["roles"]["helper"] = "helper"
         settings |= {"sessions": {"identities": {"ana": ["web:ana"]}}}
-        settings |= {"memory": {"learn": {"after_reply": True, "max_changes": 6}}}
+        settings |= {"memory": {"learn": {"after_reply": True, "max_changes": len(THINGS)}}}
         config = tmp_path / "sessiond.yaml"
         config.write_text(dump_yaml(settings), "utf-8")
         victim = Victim(tmp_path / "data", config, unused_tcp_port)
