@@ -22,6 +22,7 @@ from memory.search import Found, search
 from memory.source import MemorySource
 from memory.store import MemoryStore
 from memory.text import cut, cut_query
+from tests.memory.opened import make_tables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -95,6 +96,7 @@ class Shelf:
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[MemoryStore]:
+    await make_tables(tmp_path / "state.db")
     engine = await open_database(tmp_path / "state.db")
     records = Records(engine)
     await records.migrate()
