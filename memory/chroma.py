@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from memory.chroma_process import ChromaProcess
+from memory.chroma_process import STOP_S, ChromaProcess
 from memory.chroma_store import COPIED, DROPPED
 from memory.index import COLLECTIONS, IndexBroken, collection_number
 
@@ -102,7 +102,10 @@ class ChromaIndex:
         await self._ask("drop_others")
 
     async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._process.stop)
+        stopping = asyncio.get_running_loop().run_in_executor(self._thread, self._process.stop)
+        if not (await asyncio.wait([stopping], timeout=STOP_S))[0]:  # it waits for an answer nobody else waits for
+            self._process.kill()
+        await stopping
         self._thread.shutdown(wait=False)
 
     async def _ask(self, name: str, *values: Any) -> Any:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from memory.chroma_store import ChromaStore
-from memory.index import IndexBroken
+from memory.index import IndexAway, IndexBroken
 
 START_S = 60.0
-STOP_S = 20.0
+STOP_S = 5.0
 
 
 class ChromaProcess:
@@ -34,6 +34,10 @@ class ChromaProcess:
         """What a method of ChromaStore answers. Raises IndexBroken."""
         try:
             connection = self._connection or self._start()
+        except (EOFError, OSError) as error:
+            self._forget()
+            raise IndexAway("The process of the vector index could not be started; the log says why.") from error
+        try:
             connection.send((name, values))
             fine, answer = connection.recv()
         except (EOFError, OSError) as error:
@@ -68,9 +72,12 @@ class ChromaProcess:
 
     def kill(self) -> None:
         """From any thread; whoever waits for an answer is told that it has ended."""
-        if self.pid is not None:
+        pid = self.pid
+        if pid is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
+        elif self._connection is not None:  # it is being started
+            _breeder.kill()
 
 
 class Breeder:
@@ -103,6 +110,7 @@ class Breeder:
                 [sys.executable, "-P", "-m", __name__],  # -P: whatever the current folder may hold
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C is the daemon's affair, also while it imports
                 env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},  # what forks has one thread
             )
         return self._socket
@@ -119,10 +127,10 @@ _breeder = Breeder()
 def main() -> None:
     """Forks until the daemon closes its end; when the daemon was killed the system does that. Signals are the daemon's
     affair: Ctrl-C reaches all of them."""
-    import chromadb  # noqa: F401  # pyright: ignore[reportUnusedImport]
-
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_IGN)
+    import chromadb  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
     with socket.socket(fileno=0) as asked:
         while handed := socket.recv_fds(asked, 1, 1)[1]:
             if os.fork() == 0:

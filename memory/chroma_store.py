@@ -193,7 +193,7 @@ class ChromaStore:
     def reset(self) -> None:
         if self._url is not None:
             self._client = self._client or self._connect_server(self._url)
-            self._delete_collections(lambda name: self._number_of(name) is not None)
+            self._delete_collections(self._ours)
             return
         self.close()
         self._discard()
@@ -202,8 +202,7 @@ class ChromaStore:
 
     def drop_others(self) -> None:
         self._check_there()
-        ours = re.compile(rf"{re.escape(self._prefix)}-[0-9a-f]{{16}}-\d\d({_NEW})?")
-        self._delete_collections(lambda name: ours.fullmatch(name) is not None and self._number_of(name) is None)
+        self._delete_collections(lambda name: self._ours(name) and self._number_of(name) is None)
 
     def _delete_collections(self, wanted: Callable[[str], bool]) -> None:
         for collection in self._client.list_collections():
@@ -217,6 +216,7 @@ class ChromaStore:
 
     def lossy(self) -> list[int]:
         """The collections that have lost points since they were written, and DROPPED where whole ones went."""
+        self._check_there()
         return sorted(self._removed)
 
     def begin_copy(self, number: int) -> bool:
@@ -255,6 +255,9 @@ class ChromaStore:
 
     def _name_of(self, number: int) -> str:
         return f"{self._prefix}-{self._space}-{number:02}"
+
+    def _ours(self, name: str) -> bool:
+        return re.fullmatch(rf"{re.escape(self._prefix)}-[0-9a-f]{{16}}-\d\d({_NEW})?", name) is not None
 
     def _number_of(self, name: str) -> int | None:
         """Which collection of the model's 64 a name stands for; None for another's."""

@@ -18,6 +18,10 @@ class IndexBroken(Exception):
     """The index is missing, damaged, or out of reach. It can be rebuilt; keyword search goes on meanwhile."""
 
 
+class IndexAway(IndexBroken):
+    """It could not be looked at: that says nothing about its files, which are kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """What a vector stands for: the id of a text, and which version of it (a hash of pool and text).

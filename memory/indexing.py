@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from memory.embed import EmbeddingFailed
-from memory.index import IndexBroken, parse_point, point_of
+from memory.index import IndexAway, IndexBroken, parse_point, point_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -177,7 +177,7 @@ class Indexer:
             except EmbeddingFailed as error:
                 await self._pause(str(error))
             except IndexBroken as error:
-                broken = True
+                broken = broken or not isinstance(error, IndexAway)
                 await self._pause(str(error))
             except SourceFailed as error:
                 await self._pause(str(error))

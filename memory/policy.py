@@ -48,7 +48,7 @@ class IndexPolicy(Policy):
     """The vector index; it can be rebuilt at any time."""
 
     url: Annotated[str | None, AfterValidator(_check_server)] = Field(
-        default=None, description="Address of a Chroma server (`chroma run`); null: inside the daemon."
+        default=None, description="Address of a Chroma server (`chroma run`); null: beside the daemon, in its folder."
     )
     check_s: Annotated[float, Field(gt=0, le=86_400)] = Field(
         default=10, description="How often the index is looked at, and mended, in seconds."

@@ -73,7 +73,8 @@ def sieve_of(query: PageQuery) -> Callable[[bytes], bool]:
     wanted = {"agent": query.agent, "channel": query.channel, "type": query.type}
     marks = [_mark(name, value) for name, value in wanted.items() if value is not None]
     owner = None if query.owner is None else _mark("owner", query.owner)
-    words = None if query.search is None or not _is_plain(query.search) else query.search.lower().encode()
+    longest = max((query.search or "").split(" "), key=len)  # what holds a space may reach from the key into the title
+    words = longest.lower().encode() if longest and _is_plain(longest) else None
 
     def passes(row: bytes) -> bool:
         if owner is not None and owner not in row and b'"owner":' in row:

@@ -103,7 +103,8 @@ class MemoryPages:
             min_importance=int(query.min_importance or 1),
         )
         problem, after = None, None
-        if query.q.strip():
+        if query.q.strip():  # only what counts is searched, so it must not look like the trash
+            query = query.model_copy(update={"state": "active"})
             found = await memories.search(viewer, query.q, mode=query.mode, limit=PAGE, filters=filters)
             shown, problem = [hit.memory for hit in found.hits], found.problem
         else:

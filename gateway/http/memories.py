@@ -24,7 +24,20 @@ from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route, json_answer
 from gateway.viewers import viewer_of_caller
 from memory.errors import NotThere
-from memory.records import KEEP, Change, Draft, Filters, Kind, ListQuery, Mode, Origin, Sort, State, parse_pool
+from memory.records import (
+    KEEP,
+    Change,
+    Draft,
+    Filters,
+    Kind,
+    ListQuery,
+    Mode,
+    Origin,
+    Sort,
+    State,
+    parse_pool,
+    user_pool,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -239,9 +252,11 @@ class MemoryRoutes:
         return json_answer(_purged(await memories.purge(viewer, [call.path("id")])))
 
     async def empty_trash(self, call: Call) -> web.Response:
+        """The own pool's where none is named: what others share, or own, is never meant by silence."""
         query: PoolQuery = call.query
         memories, viewer, pool = await self._asked(call, query.pool)
-        filters = Filters(pools=None if pool is None else (pool,))
+        assert viewer.user is not None  # noqa: S101  (viewer_for)
+        filters = Filters(pools=(pool or user_pool(viewer.user),))
         return json_answer(_purged(await memories.empty_trash(viewer, filters)))
 
     async def history(self, call: Call) -> web.Response:

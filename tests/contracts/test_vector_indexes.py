@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import pytest
 from memory.chroma import ChromaIndex
 from memory.chroma_process import Breeder
 from memory.embed import Fingerprint, HashEmbedder
-from memory.index import COLLECTIONS, IndexBroken, ListIndex, Point, VectorIndex, collection_number, point_of
+from memory.index import COLLECTIONS, IndexAway, IndexBroken, ListIndex, Point, VectorIndex, collection_number, point_of
 from tests.memory.leftovers import files_with_vector
 from tests.patience import PATIENCE_S, until
 
@@ -351,7 +352,7 @@ async def test_chroma_that_never_becomes_ready_is_begun_anew(tmp_path: Path, mon
     monkeypatch.setattr("memory.chroma_process._breeder", hangs)
     monkeypatch.setattr("memory.chroma_process.START_S", 0.01)
     index = ChromaIndex(tmp_path / "index")
-    with pytest.raises(IndexBroken, match="has ended"):
+    with pytest.raises(IndexAway, match="could not be started"):
         await index.open(ONE)
     monkeypatch.setattr("memory.chroma_process.START_S", PATIENCE_S)
     await index.reset()
@@ -366,6 +367,21 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+async def test_a_process_of_chroma_that_stands_still_holds_up_no_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.chroma.STOP_S", 0.05)
+    index = ChromaIndex(tmp_path / "index")
+    await index.open(ONE)
+    assert index.pid is not None
+    os.kill(index.pid, signal.SIGSTOP)
+    asked = asyncio.create_task(index.count())
+    await asyncio.sleep(0.05)
+    asked.cancel()
+    async with asyncio.timeout(PATIENCE_S):
+        await index.close()
 
 
 OWNER = """

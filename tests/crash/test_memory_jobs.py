@@ -82,6 +82,14 @@ async def listed(one: Victim, kind: str) -> list[dict[str, Any]]:
     return (await ask(one, "GET", f"/v1/memory-runs?kind={kind}"))["runs"]
 
 
+async def goes_on(one: Victim, kind: str) -> bool:
+    """Waits until there is a run; whether it has not ended."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (runs := await listed(one, kind)):
+            await asyncio.sleep(0.02)
+    return runs[0]["state"] == "running"
+
+
 async def killed_until_done(
     one: Victim, kind: str, body: dict[str, Any], check: Callable[[], Awaitable[None]] | None = None
 ) -> dict[str, Any]:
@@ -91,12 +99,13 @@ async def killed_until_done(
     if body:
         await ask(one, "POST", "/v1/memory-runs", json={"kind": kind, **body})
     cut = 0
-    for _ in range(KILLS):
-        await asyncio.sleep(rng.uniform(0, 0.5))
+    for number in range(KILLS):
+        if number:
+            await asyncio.sleep(rng.uniform(0, 0.5))
+        cut += await goes_on(one, kind)
         await one.kill()
         await one.start()
         await opened(one)
-        cut += any(run["state"] == "running" for run in await listed(one, kind))
         if check is not None:
             await check()
     assert cut, "no kill has met the run"

@@ -540,7 +540,8 @@ def test_a_list_shows_what_fits_and_what_the_caller_may_see(tmp_path: Path) -> N
 
 
 SOME_TEXT = st.one_of(
-    st.sampled_from(["a", "Kk", '"', "\\", "s", 'x","owner":"ana', "ſ", "\u212a", "İ"]), st.text(max_size=4)
+    st.sampled_from(["a", "1 Kk", "1 ", " Kk", " ", "Kk", '"', "\\", "s", 'x","owner":"ana', "ſ", "\u212a", "İ"]),
+    st.text(max_size=4),
 )
 
 

@@ -6,8 +6,8 @@ const drawn = document.getElementById("drawn");
 async function fetchMap() {
   const answer = await fetch(`/console/memory/map/drawn${location.search}`).catch(() => null);
   if (answer?.status === 401 || answer?.redirected) return location.reload();
-  const part = answer?.ok ? new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes : null;
-  if (part) drawn.replaceChildren(...part);
+  const html = answer?.ok ? await answer.text().catch(() => null) : null;
+  if (html !== null) drawn.replaceChildren(...new DOMParser().parseFromString(html, "text/html").body.childNodes);
   else drawn.querySelector("p").textContent = drawn.dataset.failed;
   drawn.removeAttribute("aria-busy");
   const map = document.getElementById("map");
