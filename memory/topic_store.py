@@ -250,7 +250,8 @@ class TopicStore:
             await connection.execute(insert(members), fresh)
 
     async def delete_project(self, viewer: Viewer, project_id: str) -> None:
-        """An empty project goes, with its topics and members. Raises NotThere, InvalidMemory, MemoryConflict."""
+        """An empty project goes, with its topics and members. Topics of others that are bound to it stay bound: what
+        they hold is recalled nowhere, and not everywhere. Raises NotThere, InvalidMemory, MemoryConflict."""
         check_admin(viewer)
         async with self._records.writing() as connection:
             project = await _load_project(connection, viewer, project_id)
@@ -261,7 +262,6 @@ class TopicStore:
             await connection.execute(delete(members).where(members.c.pool == pool))
             await connection.execute(delete(topics).where(topics.c.owner == pool))
             await connection.execute(delete(pools).where(pools.c.pool == pool))
-            await connection.execute(update(topics).where(topics.c.project == project.id).values(project=None))
             await connection.execute(delete(projects).where(projects.c.id == project.id))
         self._ready.discard(project_pool(project_id))
 

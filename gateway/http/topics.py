@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from gateway.documents import list_documents, shelf_folder
 from gateway.http.memories import Name, PoolName, PoolQuery, WhoQuery, viewer_for
 from gateway.http.memory_views import (
     GoneView,
@@ -18,6 +20,7 @@ from gateway.http.memory_views import (
     topic_view,
 )
 from gateway.http.routes import Body, Call, Route, json_answer
+from memory.errors import MemoryConflict
 from memory.records import KEEP, TopicChange, TopicDraft, parse_pool
 
 if TYPE_CHECKING:
@@ -171,7 +174,11 @@ def project_routes(parts: Parts) -> list[Route]:
 
     async def delete(call: Call) -> web.Response:
         memories = await parts.memory.open()
-        await memories.topics.delete_project(viewer_for(call), call.path("id"))
+        viewer, project = viewer_for(call), call.path("id")
+        await memories.topics.project(viewer, project)
+        if await asyncio.to_thread(list_documents, shelf_folder(parts.data_dir, None, project)):
+            raise MemoryConflict("The project has documents. Remove them first: the next of its name would find them.")
+        await memories.topics.delete_project(viewer, project)
         return json_answer(GoneView())
 
     def route(method: str, path: str, endpoint: Any, summary: str, answers: dict[int, Any], **more: Any) -> Route:

@@ -201,6 +201,33 @@ async def test_a_project_is_shared_by_its_members_and_its_topics_are_the_adminis
     assert (await call(people, "root", "DELETE", "/v1/projects/shop"))[0] == 409
 
 
+async def test_a_project_with_documents_is_not_deleted_and_topics_bound_to_a_deleted_one_are_recalled_nowhere(
+    people: Client,
+) -> None:
+    await call(people, "root", "POST", "/v1/projects", {"id": "shop", "members": ["ana"]})
+    document = {"name": "plan.txt", "text": "The confidential ocelot plan", "project": "shop"}
+    status, kept = await call(people, "ana", "POST", "/v1/documents", document)
+    assert status == 201, kept
+    assert (await call(people, "root", "DELETE", "/v1/projects/shop"))[0] == 409
+    assert (await call(people, "ana", "DELETE", f"/v1/documents/{kept['name']}?project=shop"))[0] == 200
+    topic = {"name": "stock", "description": "What is in stock", "project": "shop"}
+    status, made = await call(people, "ana", "POST", "/v1/topics", topic)
+    assert status == 201, made
+    assert (await call(people, "root", "DELETE", "/v1/projects/shop"))[0] == 200
+    (left,) = [one for one in (await call(people, "ana", "GET", "/v1/topics"))[1]["topics"] if one["name"] == "stock"]
+    assert left["project"] == "shop"
+
+
+async def test_emptying_the_trash_means_the_own_where_no_pool_is_named(people: Client) -> None:
+    await call(people, "root", "POST", "/v1/projects", {"id": "shop", "members": ["ana", "bob"]})
+    own = await add(people, "ana", "Ana drinks tea")
+    shared = await add(people, "bob", "The shop opens in May", pool="project:shop")
+    for who, one in (("ana", own), ("bob", shared)):
+        assert (await call(people, who, "DELETE", f"/v1/memories/{one['id']}"))[0] == 200
+    assert (await call(people, "ana", "POST", "/v1/memories/empty-trash"))[1]["purged"] == 1
+    assert (await call(people, "bob", "POST", f"/v1/memories/{shared['id']}/restore"))[0] == 200
+
+
 async def _seeded(client: Client) -> dict[str, dict[str, str]]:
     """A memory, a topic and a project of each owner."""
     ids: dict[str, dict[str, str]] = {}
