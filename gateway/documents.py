@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ def put_document(folder: Path, name: str, text: str) -> str:
     target = folder / f"{_UNSAFE.sub('-', name)[:100].lstrip('.-') or 'document'}.md"
     fresh = target.with_suffix(".new")
     fresh.touch(mode=0o600)
-    fresh.write_text(text, "utf-8")
+    fresh.write_text(text, "utf-8", "replace")
     fresh.replace(target)
     return target.name
 
@@ -57,9 +58,17 @@ def _openapi(content: bytes) -> str:
     import yaml
 
     try:
-        value = yaml.safe_load(content)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        value = _json(content) or yaml.safe_load(content)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that is none, bytes of no text
         raise InvalidMemory("document", "it is neither JSON nor YAML") from error
     if not is_openapi(value):
         raise InvalidMemory("document", "it is no OpenAPI description; other JSON and YAML is not taken")
     return render_openapi(value)
+
+
+def _json(content: bytes) -> object:
+    """None: it is no JSON. YAML has no pairs of surrogates, and no tabs, which JSON may be written with."""
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TEXTS = frozenset({"md", "markdown", "txt", "text", "rst", "log", "csv"})
 PAGES = frozenset({"html", "htm", "xhtml"})
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
-_SILENT = frozenset({"script", "style", "noscript", "template", "svg", "head"})
+_SILENT = frozenset({"script", "style", "noscript", "template", "svg", "title"})
 _BLOCKS = frozenset(
     {"p", "div", "section", "article", "ul", "ol", "table", "tr", "blockquote", "pre", "main", "header"}
 )

@@ -68,6 +68,11 @@ def test_a_page_gives_what_is_shown_on_it() -> None:
     assert to_markdown("html", PAGE) == "# Hive\n\nThe queen is green.\n\n- one\n- two\n\n| a | b"
 
 
+def test_a_page_whose_head_is_not_ended_gives_its_text() -> None:
+    page = b"<!doctype html><head><title>Mills</title><style>p {}</style><body><p>Bread is baked.</p>"
+    assert to_markdown("html", page) == "Bread is baked."
+
+
 def test_a_pdf_gives_its_pages() -> None:
     assert to_markdown("pdf", pdf("The queen is green", "Drones fly")) == (
         "## Page 1\n\nThe queen is green\n\n## Page 2\n\nDrones fly"
