@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memory.documents import is_openapi, render_openapi, to_markdown
 from memory.errors import InvalidMemory
@@ -58,7 +58,7 @@ def _openapi(content: bytes) -> str:
     import yaml
 
     try:
-        value = _json(content) or yaml.safe_load(content)
+        value: Any = _json(content) or yaml.safe_load(content)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that is none, bytes of no text
         raise InvalidMemory("document", "it is neither JSON nor YAML") from error
     if not is_openapi(value):

@@ -29,11 +29,13 @@ from gateway.models.policy import ModelPolicy, TimeoutPolicy
 from sessions.context import AssistantMessage, ToolMessage, UserMessage
 from sessions.entries import Attachment, ToolCall
 from tests.bench.standin import BAD_ARGUMENTS, StandIn
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 QUICK = TimeoutPolicy(connect_s=0.5, first_token_s=0.2, between_tokens_s=0.2, total_s=5)
+PATIENT = TimeoutPolicy(connect_s=PATIENCE_S, first_token_s=PATIENCE_S, between_tokens_s=PATIENCE_S, total_s=PATIENCE_S)
 TIME = ToolSpec(name="current_time", description="The time now.")
 REMOTE = ("openai", "anthropic")
 
@@ -178,7 +180,7 @@ async def test_a_fault_is_an_answer_or_a_clear_error_and_the_next_turn_works(
     make: Callable[..., ChatModel], kind: str, fault: str
 ) -> None:
     expected = TABLE[fault]
-    model = make(kind, QUICK)
+    model = make(kind, QUICK if fault.startswith("hang") else PATIENT)
     shown: list[str] = []
     finished: Finished | None = None
     error: ModelError | None = None
