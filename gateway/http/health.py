@@ -147,7 +147,7 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         problem = parts.jobs.store.problem
         if problem is not None:
             return PartState(state="degraded", detail=problem)
-        if not parts.jobs.store.is_open:
+        if not parts.jobs.taken_up.is_set():
             return PartState(state="starting", detail="being opened; what is due waits")
         if unusable := parts.jobs.unusable:
             return PartState(state="degraded", detail=unusable)

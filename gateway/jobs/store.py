@@ -70,10 +70,6 @@ class JobStore:
         self.unread: set[str] = set()
         self.after_save: list[Callable[[Sequence[Run], Sequence[Delivery]], None]] = []
 
-    @property
-    def is_open(self) -> bool:
-        return self._opened.is_set()
-
     async def open(self) -> None:
         """Creates the tables that are missing. Raises JobsClosed."""
         try:

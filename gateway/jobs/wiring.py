@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -59,6 +59,8 @@ class JobParts:
     clock: Clock
     scheduler: Scheduler
     zone: ZoneInfo
+    taken_up: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once what was kept is known again, and is done when it is due."""
 
     @property
     def unusable(self) -> str | None:
@@ -78,6 +80,7 @@ class JobParts:
             tidied = Periodic("run sessions", EVERY_S, self.upkeep.run, first_at=self.clock.now())
             for timed in (self.outbox, self.runs, self.book, tidied):
                 self.scheduler.add(timed)
+            self.taken_up.set()
 
     async def _opened(self) -> None:
         while True:

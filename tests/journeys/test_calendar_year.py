@@ -72,7 +72,7 @@ async def an_hour(client: Client, clock: ManualClock) -> None:
     for step in range(13):
         await clock.advance(300 if step else 0)
         async with asyncio.timeout(PATIENCE_S):
-            while not (parts.jobs.store.is_open and parts.scheduler.idle) or open_runs(client):
+            while not (parts.jobs.taken_up.is_set() and parts.scheduler.idle) or open_runs(client):
                 await clock.advance(0.001)
                 await asyncio.sleep(0.002)
 
