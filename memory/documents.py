@@ -1,64 +1,109 @@
-"""Documents as Markdown: text, HTML, PDF and OpenAPI descriptions, so that they are searched like every other file."""
+"""Documents as Markdown: text, HTML and PDF, so that they are searched like every other file."""
 
 from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
+import nh3
+
+from memory.encodings import declared_encoding, decoded
 from memory.errors import InvalidMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pypdf import PdfReader
 
 TEXTS = frozenset({"md", "markdown", "txt", "text", "rst", "log", "csv"})
 PAGES = frozenset({"html", "htm", "xhtml"})
-METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
+MAX_PAGES = 5000
+MAX_NESTED = 2000
+"""What reads pages takes a second for 15,000 tags inside each other, and four times that for twice as many."""
+PDF_S = 60.0
 _SILENT = frozenset({"script", "style", "noscript", "template", "svg", "title"})
 _BLOCKS = frozenset(
     {"p", "div", "section", "article", "ul", "ol", "table", "tr", "blockquote", "pre", "main", "header"}
 )
 _HEADING = re.compile(r"h([1-6])")
+_SHOWN = {*_BLOCKS, "li", "br", "td", "th", "h1", "h2", "h3", "h4", "h5", "h6"}
+_TAG = re.compile(r"<(/?)([a-z][^\s/>]*)")
+_SELDOM_ENDED = frozenset(
+    "p li dt dd td th tr tbody thead tfoot option br img input meta link hr col wbr area base embed source track param"
+    " rp rt html head body".split()
+)
 
 
-def to_markdown(ending: str, content: bytes) -> str:
+def to_markdown(ending: str, content: bytes, *, max_bytes: int, elapsed_s: Callable[[], float] = lambda: 0.0) -> str:
     """The text of a document; `ending` is that of its name, without the dot. Raises InvalidMemory."""
     ending = ending.lower()
     if ending == "pdf":
-        return _pdf(content)
+        return _pdf(content, max_bytes, elapsed_s)
     if ending not in TEXTS | PAGES:
         known = ", ".join(sorted({*TEXTS, *PAGES, "pdf", "json and yaml of OpenAPI"}))
         raise InvalidMemory("document", f"files ending in .{ending:.20} are not known; known are {known}")
-    if b"\0" in content:
-        raise InvalidMemory("document", "it is no text")
-    text = content.decode("utf-8-sig", "replace")
-    return _html(text) if ending in PAGES else text
+    if ending in TEXTS:
+        return bounded([decoded(content)], max_bytes)
+    return bounded([_html(decoded(content, declared_encoding(content)))], max_bytes)
 
 
-def _pdf(content: bytes) -> str:
+def bounded(pieces: Iterable[str], max_bytes: int) -> str:
+    """The pieces as one text, which no file is indexed without. Raises InvalidMemory as soon as it is too long."""
+    found: list[str] = []
+    size = 0
+    for piece in pieces:
+        size += _size(piece)
+        if size > max_bytes:
+            why = f"its text has more than {max_bytes} bytes, the limit of memory.files.max_bytes; divide it"
+            raise InvalidMemory("document", why)
+        found.append(piece)
+    return "".join(found)
+
+
+def _size(text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidMemory("document", f"it holds half a character, {text[error.start]!a}") from error
+
+
+def _pdf(content: bytes, max_bytes: int, elapsed_s: Callable[[], float]) -> str:
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
 
     try:
-        pages = [page.extract_text().strip() for page in PdfReader(io.BytesIO(content)).pages]
+        text = bounded(_pages(PdfReader(io.BytesIO(content)), elapsed_s), max_bytes).rstrip()
+    except InvalidMemory:
+        raise
     except (PyPdfError, ValueError, KeyError, TypeError, RecursionError, NotImplementedError) as error:
         raise InvalidMemory("document", f"the PDF cannot be read ({type(error).__name__})") from error
-    if not any(pages):
+    if not text:
         raise InvalidMemory("document", "the PDF holds no text; scanned pages need text recognition first")
-    return "\n\n".join(f"## Page {number}\n\n{text}" for number, text in enumerate(pages, 1) if text)
+    return text
+
+
+def _pages(reader: PdfReader, elapsed_s: Callable[[], float]) -> Iterator[str]:
+    for number, page in enumerate(reader.pages, 1):
+        if number > MAX_PAGES:
+            raise InvalidMemory("document", f"the PDF has more than {MAX_PAGES} pages; divide it")
+        if elapsed_s() > PDF_S:
+            raise InvalidMemory("document", f"the PDF takes longer than {PDF_S:g} s to be read; divide it")
+        if text := page.extract_text().strip():
+            whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            yield f"## Page {number}\n\n{whole}\n\n"
 
 
 class _Page(HTMLParser):
-    """Headings, paragraphs and list items; what is not shown on the page is left out."""
+    """Headings, paragraphs and list items."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.pieces: list[str] = []
-        self._silent = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._silent += tag in _SILENT
         if heading := _HEADING.fullmatch(tag):
             self.pieces.append("\n\n" + "#" * int(heading[1]) + " ")
         elif tag == "li":
@@ -71,59 +116,33 @@ class _Page(HTMLParser):
             self.pieces.append("\n\n")
 
     def handle_endtag(self, tag: str) -> None:
-        self._silent = max(0, self._silent - (tag in _SILENT))
         if tag in _BLOCKS or _HEADING.fullmatch(tag):
             self.pieces.append("\n\n")
 
     def handle_data(self, data: str) -> None:
-        if not self._silent:
-            self.pieces.append(re.sub(r"\s+", " ", data))
+        self.pieces.append(re.sub(r"\s+", " ", data))
 
 
 def _html(text: str) -> str:
+    if _nesting(text) > MAX_NESTED:
+        raise InvalidMemory("document", f"it has more than {MAX_NESTED} tags inside each other")
     page = _Page()
-    page.feed(text)
+    # well formed, and so without what the reader takes a time for that grows with the square of its length
+    page.feed(nh3.clean(text, tags=_SHOWN, clean_content_tags=set(_SILENT), attributes={}, link_rel=None))
     page.close()
     lines = [line.strip() for line in "".join(page.pieces).split("\n")]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-def is_openapi(value: object) -> bool:
-    return isinstance(value, dict) and ("openapi" in value or "swagger" in value) and "paths" in value
-
-
-def render_openapi(value: Mapping[str, Any]) -> str:
-    """One section for each operation: what it does, what it takes, what it answers."""
-    info = _fields(value.get("info"))
-    head = [f"# {info.get('title', 'API')} {info.get('version', '')}".strip(), str(info.get("description") or "")]
-    return "\n\n".join(part for part in (*head, *_operations(value)) if part)
-
-
-def _operations(value: Mapping[str, Any]) -> Iterator[str]:
-    for path, item in _fields(value.get("paths")).items():
-        for method in METHODS:
-            operation = _fields(_fields(item).get(method))
-            if operation:
-                yield _operation(f"{method.upper()} {path}", operation)
-
-
-def _operation(name: str, operation: Mapping[str, Any]) -> str:
-    lines = [f"## {name}", *(str(operation[key]) for key in ("summary", "description") if operation.get(key))]
-    for one in _items(operation.get("parameters")):
-        lines.append(f"- {one.get('name', '')} ({one.get('in', '')}): {one.get('description') or ''}".rstrip(": "))
-    for content in _fields(_fields(operation.get("requestBody")).get("content")).values():
-        properties = _fields(_fields(_fields(content).get("schema")).get("properties"))
-        lines += [
-            f"- body {key}: {_fields(told).get('description') or ''}".rstrip(": ") for key, told in properties.items()
-        ]
-    for status, answer in _fields(operation.get("responses")).items():
-        lines.append(f"- answers {status}: {_fields(answer).get('description') or ''}".rstrip(": "))
-    return "\n".join(lines)
-
-
-def _fields(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _items(value: object) -> list[dict[str, Any]]:
-    return [_fields(one) for one in cast("list[object]", value)] if isinstance(value, list) else []
+def _nesting(text: str) -> int:
+    """How deep tags may be inside each other, at most; those that are ended by what follows are not counted."""
+    open_tags: Counter[str] = Counter()
+    depth = deepest = 0
+    for ended, name in _TAG.findall(text.lower()):
+        if name in _SELDOM_ENDED or (ended and not open_tags[name]):
+            continue
+        step = -1 if ended else 1
+        open_tags[name] += step
+        depth += step
+        deepest = max(deepest, depth)
+    return deepest

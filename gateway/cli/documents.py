@@ -24,6 +24,8 @@ app = typer.Typer(help="Documents that agents and projects search.", no_args_is_
 Agent = Annotated[str | None, typer.Option(help="The agent it is for.")]
 Project = Annotated[str | None, typer.Option(help="The project it is for; its members find it.")]
 
+MAX_SOURCE_BYTES = 100_000_000
+
 
 @app.callback()
 def group() -> None:
@@ -50,10 +52,12 @@ def add(
             kept = Daemon(url).call("POST", "/v1/documents", body)
             typer.echo(f"{file} -> memory/documents/{kept['name']} ({kept['size_bytes']} bytes)")
         return
+    from gateway.cli.server import read_config
     from gateway.documents import put_document
 
     folder = _folder(agent, project, data_dir)
-    texts = [(file, _converted(file, content)) for file, content in read]
+    max_bytes = read_config(None).memory.files.max_bytes
+    texts = [(file, _converted(file, content, max_bytes)) for file, content in read]
     for file, text in texts:
         name = put_document(folder, file.name, text)
         typer.echo(f"{file} -> memory/documents/{name} ({len(text.encode())} bytes)")
@@ -114,16 +118,19 @@ def _show(documents: Iterable[tuple[str, int]]) -> None:
 
 def _content(file: Path) -> bytes:
     try:
+        if (size := file.stat().st_size) > MAX_SOURCE_BYTES:
+            fail(f"{file} has {size} bytes; at most {MAX_SOURCE_BYTES} are read. Divide it.", USAGE)
         return file.read_bytes()
     except OSError as error:
         fail(f"{file} cannot be read: {error.strerror}.", USAGE)
 
 
-def _converted(file: Path, content: bytes) -> str:
-    from gateway.documents import converted
+def _converted(file: Path, content: bytes, max_bytes: int) -> str:
+    from gateway.documents import converted, kept_name
     from memory.errors import InvalidMemory
 
     try:
-        return converted(file.name, content)
+        kept_name(file.name)
+        return converted(file.name, content, max_bytes=max_bytes)
     except InvalidMemory as error:
         fail(f"{file}: {error.why}.", USAGE)

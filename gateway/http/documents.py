@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from gateway.documents import converted, list_documents, put_document, remove_document, shelf_folder
+from gateway.documents import converted, kept_name, list_documents, put_document, remove_document, shelf_folder
 from gateway.http.memories import Name, WhoQuery, viewer_for
 from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route, json_answer
@@ -59,6 +60,8 @@ class DocumentsView(BaseModel):
 def routes(parts: Parts) -> list[Route]:
     """All addresses under /v1/documents."""
 
+    converting = asyncio.Lock()  # one after the other: documents that take long leave threads to everybody else
+
     async def folder_of(call: Call, agent: str | None, project: str | None) -> Path:
         """Raises Problem when it is not said whose, and NotThere for what is not the caller's."""
         if (agent is None) == (project is None):
@@ -76,8 +79,10 @@ def routes(parts: Parts) -> list[Route]:
     async def add(call: Call) -> web.Response:
         body: DocumentIn = call.body
         folder = await folder_of(call, body.agent, body.project)
-        content = _content(body)
-        text = await asyncio.to_thread(converted, body.name, content)
+        kept_name(body.name)
+        content, most = _content(body), parts.config.memory.files.max_bytes
+        async with converting:
+            text = await asyncio.to_thread(partial(converted, body.name, content, max_bytes=most))
         name = await asyncio.to_thread(put_document, folder, body.name, text)
         parts.workspaces.files.check()
         return json_answer(DocumentView(name=name, size_bytes=len(text.encode())), 201)
@@ -114,7 +119,7 @@ def _content(body: DocumentIn) -> bytes:
     if (body.text is None) == (body.base64 is None):
         raise Problem(422, "Invalid request", "Give text or base64.", [("text", "or base64")])
     if body.base64 is None:
-        return (body.text or "").encode("utf-8", "replace")
+        return (body.text or "").encode()
     try:
         return base64.b64decode(body.base64, validate=True)
     except (binascii.Error, ValueError) as error:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from gateway.documents import converted
+import gateway.documents
+from gateway.documents import MAX_NAME_BYTES, kept_name, list_documents, put_document
 from memory.errors import InvalidMemory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def converted(name: str, content: bytes) -> str:
+    return gateway.documents.converted(name, content, max_bytes=100_000)
 
 
 def test_json_may_hold_tabs_and_pairs_of_surrogates() -> None:
@@ -17,3 +27,60 @@ def test_json_may_hold_tabs_and_pairs_of_surrogates() -> None:
 def test_what_is_no_description_is_refused_with_a_reason(content: bytes) -> None:
     with pytest.raises(InvalidMemory, match="document"):
         converted("api.yaml", content)
+
+
+def nines(name: str, first: str, one: str) -> str:
+    """Eleven values, each with nine of the one before it."""
+    lines = [f"{name}0: &{name}0 {first}"]
+    lines += [f"{name}{n}: &{name}{n} " + one % ", ".join([f"*{name}{n - 1}"] * 9) for n in range(1, 12)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [nines("a", "lol", "[%s]") + "\ninfo: {title: *a11}", nines("m", "{x: 1}", "{<<: [%s]}"), "info: &i {title: *i}"],
+)
+def test_aliases_that_repeat_each_other_without_end_are_refused(said: str) -> None:
+    with pytest.raises(InvalidMemory, match="aliases"):
+        converted("api.yaml", f"{said}\nopenapi: 3.1.0\npaths: {{}}\n".encode())
+
+
+def test_aliases_that_stay_small_are_kept() -> None:
+    said = (
+        b"x: &x {name: yard, in: query}\nopenapi: 3.1.0\npaths: {/a: {get: {summary: &s Bees, parameters: [*x, *x]}}}\n"
+    )
+    assert "- yard (query)" in converted("api.yaml", said)
+
+
+@pytest.mark.parametrize("deep", ["[" * 50_000, '{"a":' * 50_000, "- " * 50_000])
+@pytest.mark.parametrize("ending", ["json", "yaml"])
+def test_what_is_nested_too_deep_is_refused(ending: str, deep: str) -> None:
+    with pytest.raises(InvalidMemory, match="too deep"):
+        converted(f"api.{ending}", deep.encode())
+
+
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(InvalidMemory, match="half a character"):
+        converted("api.json", b'{"openapi": "3", "paths": {}, "info": {"title": "a\\ud800"}}')
+
+
+def test_other_names_are_other_files(tmp_path: Path) -> None:
+    names = ["a b.txt", "a-b.txt", "a_b.txt", "A b.txt", "a  b.txt", "นางพญา.txt", "นงพญ.txt"]
+    for name in names:
+        put_document(tmp_path, name, name)
+    assert {name: (tmp_path / kept_name(name)).read_text("utf-8") for name in names} == {name: name for name in names}
+    assert len(list_documents(tmp_path)) == len(names)
+
+
+@pytest.mark.parametrize(
+    "name", ["../a.txt", "/etc/passwd", ".a.txt", "..", "a\nb", "a\0", "\ud800", " ", "\\a", "ก" * 90]
+)
+def test_a_name_that_no_file_can_have_is_refused_in_words(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidMemory, match="name"):
+        put_document(tmp_path, name, "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_longest_name_fits(tmp_path: Path) -> None:
+    assert put_document(tmp_path, "x" * MAX_NAME_BYTES, "bees") == "x" * MAX_NAME_BYTES + ".md"
+    assert [file.name for file in tmp_path.iterdir()] == ["x" * MAX_NAME_BYTES + ".md"]

@@ -368,7 +368,10 @@ async def test_a_document_that_is_none_is_refused_with_the_reason(people: Client
         ({"name": "a.exe", "text": "x", "agent": "main"}, 422),
         ({"name": "a.pdf", "text": "x", "agent": "main"}, 422),
         ({"name": "a.json", "text": "{}", "agent": "main"}, 422),
-        ({"name": "../../a.txt", "text": "x", "agent": "main"}, 201),
+        ({"name": "../../a.txt", "text": "x", "agent": "main"}, 422),
+        ({"name": f"{'ก' * 90}.txt", "text": "x", "agent": "main"}, 422),
+        ({"name": "a.txt", "text": "x" * 5_000_001, "agent": "main"}, 422),
+        ({"name": "a.txt", "text": "x", "agent": "main"}, 201),
     ):
         answered, content = await call(people, "root", "POST", "/v1/documents", body)
         assert answered == status, (body, content)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.documents import is_openapi, render_openapi, to_markdown
+from memory.documents import PDF_S, bounded, to_markdown
 from memory.errors import InvalidMemory
+from memory.openapi import is_openapi, openapi_text
 
 PAGE = b"""<html><head><title>x</title><style>p{}</style></head><body><h1>Hive</h1><p>The queen
 is <b>green</b>.</p><script>alert(1)</script><ul><li>one<li>two</ul><table><tr><td>a<td>b</table></body></html>"""
@@ -59,32 +62,142 @@ def pdf(*pages: str) -> bytes:
     return out.getvalue()
 
 
+MOST = 5_000_000
+CZECH = "Včela královna žije v úlu."
+
+
+def read(ending: str, content: bytes, max_bytes: int = MOST) -> str:
+    return to_markdown(ending, content, max_bytes=max_bytes)
+
+
+def rendered(value: dict[str, Any]) -> str:
+    return bounded(openapi_text(value), MOST)
+
+
 def test_text_stays_as_it_is() -> None:
-    assert to_markdown("md", "# Úl\n".encode()) == "# Úl\n"
-    assert to_markdown("TXT", b"\xef\xbb\xbfa\xff") == "a\ufffd"
+    assert read("md", "# Úl\n".encode()) == "# Úl\n"
+    assert read("TXT", b"\xef\xbb\xbfa") == "a"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_text_that_is_marked_is_read_as_its_mark_says(encoding: str) -> None:
+    assert read("txt", CZECH.encode(encoding)) == CZECH
+
+
+@pytest.mark.parametrize("encoding", ["cp1250", "latin-1", "utf-16-le"])
+def test_a_text_in_an_encoding_that_would_be_a_guess_is_refused_in_words(encoding: str) -> None:
+    with pytest.raises(InvalidMemory, match=r"no UTF-8; save it as UTF-8|it is no text"):
+        read("txt", CZECH.replace("č", "e").replace("ž", "z").encode(encoding))
+
+
+def test_a_page_is_read_as_it_declares_unless_it_is_utf_8() -> None:
+    page = f'<meta charset="windows-1250"><p>{CZECH}</p>'
+    assert read("html", page.encode("cp1250")) == read("html", page.encode()) == CZECH
+    for other in ("zip", "utf-7", "?"):
+        with pytest.raises(InvalidMemory, match="no UTF-8"):
+            read("html", page.replace("windows-1250", other).encode("cp1250"))
+
+
+def test_a_text_that_would_never_be_indexed_is_refused_with_the_limit() -> None:
+    assert read("txt", b"x" * 100, 100) == "x" * 100
+    for ending, content in (("txt", b"x" * 101), ("html", b"<p>" + b"x" * 101), ("pdf", pdf("x" * 101))):
+        with pytest.raises(InvalidMemory, match="more than 100 bytes, the limit of "):
+            read(ending, content, 100)
+
+
+def test_a_pdf_that_takes_too_long_is_refused() -> None:
+    elapsed = iter([1.0, PDF_S + 1])
+    with pytest.raises(InvalidMemory, match="takes longer than 60 s"):
+        to_markdown("pdf", pdf("a", "b"), max_bytes=MOST, elapsed_s=lambda: next(elapsed))
+
+
+@pytest.mark.parametrize("piece", ["<!--", "<a ", "<a x='", "</", "<title>", "<script></", "<![CDATA[", "<p><b></p>"])
+def test_no_page_takes_a_time_that_grows_with_the_square_of_its_length(piece: str) -> None:
+    with contextlib.suppress(InvalidMemory):
+        read("html", (piece * 100_000).encode())
+
+
+@pytest.mark.parametrize("piece", ["<div>", "<div></z>", "<B>"])
+def test_a_page_whose_tags_are_inside_each_other_too_deep_is_refused(piece: str) -> None:
+    with pytest.raises(InvalidMemory, match="inside each other"):
+        read("html", (piece * 3000).encode())
 
 
 def test_a_page_gives_what_is_shown_on_it() -> None:
-    assert to_markdown("html", PAGE) == "# Hive\n\nThe queen is green.\n\n- one\n- two\n\n| a | b"
+    assert read("html", PAGE) == "# Hive\n\nThe queen is green.\n\n- one\n- two\n\n| a | b"
 
 
 def test_a_page_whose_head_is_not_ended_gives_its_text() -> None:
     page = b"<!doctype html><head><title>Mills</title><style>p {}</style><body><p>Bread is baked.</p>"
-    assert to_markdown("html", page) == "Bread is baked."
+    assert read("html", page) == "Bread is baked."
 
 
 def test_a_pdf_gives_its_pages() -> None:
-    assert to_markdown("pdf", pdf("The queen is green", "Drones fly")) == (
+    assert read("pdf", pdf("The queen is green", "Drones fly")) == (
         "## Page 1\n\nThe queen is green\n\n## Page 2\n\nDrones fly"
     )
 
 
 def test_an_api_gives_a_section_for_each_operation() -> None:
     assert is_openapi(API)
-    text = render_openapi(API)
+    text = rendered(API)
     assert "# Bees 2\n\nAll about bees." in text
     assert "## GET /hives/{id}\nOne hive\n- id (path): its number\n- answers 200: the hive" in text
     assert "## POST /hives/{id}\n- body queen: colour" in text
+
+
+def api(path: dict[str, Any], **components: Any) -> str:
+    return rendered({"openapi": "3.1.0", "paths": {"/hives": path}, "components": components})
+
+
+def test_what_an_api_refers_to_is_found_where_it_is_used() -> None:
+    text = api(
+        {
+            "parameters": [{"$ref": "#/components/parameters/yard"}, {"name": "lang", "in": "query"}],
+            "post": {
+                "parameters": [{"name": "lang", "in": "query", "description": "of the answer"}],
+                "requestBody": {"$ref": "#/components/requestBodies/hive"},
+                "responses": {"404": {"$ref": "#/components/responses/a~1b"}, "500": {"$ref": "other.yaml#/x"}},
+            },
+        },
+        parameters={"yard": {"name": "yard", "in": "header", "description": "where it stands"}},
+        requestBodies={"hive": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/hive"}}}}},
+        responses={"a/b": {"description": "no such yard"}},
+        schemas={
+            "hive": {
+                "allOf": [{"$ref": "#/components/schemas/thing"}],
+                "properties": {"queen": {"description": "hue"}},
+            },
+            "thing": {"properties": {"part": {"$ref": "#/components/schemas/hive", "description": "inside"}}},
+        },
+    )
+    assert text.splitlines()[2:] == [
+        "## POST /hives",
+        "- yard (header): where it stands",
+        "- lang (query): of the answer",
+        "- body part: inside",
+        "- body queen: hue",
+        "- answers 404: no such yard",
+        "- answers 500: other.yaml#/x",
+    ]
+
+
+def test_references_in_a_circle_end_and_those_without_end_are_refused() -> None:
+    circle = {"a": {"$ref": "#/components/parameters/b"}, "b": {"$ref": "#/components/parameters/a"}}
+    assert "## GET /hives" in api({"get": {"parameters": [{"$ref": "#/components/parameters/a"}]}}, parameters=circle)
+    many = {str(n): {"allOf": [{"$ref": f"#/components/schemas/{n + 1}"}] * 100} for n in range(6)}
+    body = {"content": {"x": {"schema": {"$ref": "#/components/schemas/0"}}}}
+    with pytest.raises(InvalidMemory, match="refer to each other too often"):
+        api({"get": {"requestBody": body}}, schemas=many)
+
+
+def test_a_description_whose_text_grows_without_end_is_refused() -> None:
+    text = {"description": "x" * 100_000}
+    with pytest.raises(InvalidMemory, match="limit"):
+        api(
+            {"get": {"responses": {str(n): {"$ref": "#/components/responses/x"} for n in range(99)}}},
+            responses={"x": text},
+        )
 
 
 @pytest.mark.parametrize(
@@ -92,12 +205,12 @@ def test_an_api_gives_a_section_for_each_operation() -> None:
 )
 def test_what_cannot_be_read_is_refused_with_a_reason(ending: str, content: bytes) -> None:
     with pytest.raises(InvalidMemory, match="document"):
-        to_markdown(ending, content)
+        read(ending, content)
 
 
 @given(st.text())
 def test_no_page_breaks_the_reader(text: str) -> None:
-    to_markdown("html", text.replace("\0", "").encode("utf-8", "replace"))
+    read("html", text.replace("\0", "").encode("utf-8", "replace"))
 
 
 VALUES = st.recursive(
@@ -116,4 +229,4 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_no_description_breaks_the_renderer(value: object) -> None:
-    render_openapi({"openapi": "3", "paths": value, "info": value})
+    rendered({"openapi": "3", "paths": value, "info": value})

@@ -26,11 +26,11 @@ def test_a_document_is_added_listed_replaced_and_removed(tmp_path: Path) -> None
     assert run("add", page, *whose)[0] == 0
     page.write_text("<h1>Hive</h1><p>blue</p>", "utf-8")
     assert run("add", page, *whose)[0] == 0
-    stored = data / "workspaces" / "main" / "memory" / "documents" / "my-bees.html.md"
+    stored = data / "workspaces" / "main" / "memory" / "documents" / "my bees.html.md"
     assert stored.read_text("utf-8") == "# Hive\n\nblue"
     assert stored.stat().st_mode & 0o777 == 0o600
-    assert "my-bees.html.md" in run("list", *whose)[1]
-    assert run("remove", "my-bees.html.md", *whose)[0] == 0
+    assert "my bees.html.md" in run("list", *whose)[1]
+    assert run("remove", "my bees.html.md", *whose)[0] == 0
     assert run("remove", "../../MEMORY.md", *whose)[0] == 2
     assert not stored.exists()
 
