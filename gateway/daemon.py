@@ -110,6 +110,7 @@ class Daemon:
         await parts.said.stop()
         await parts.vectors.stop()
         await parts.workspaces.stop()
+        await parts.kept_prefixes.close()
         await parts.engram_book.stop()
         await parts.memory.stop()
         await parts.ledger.stop()

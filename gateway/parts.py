@@ -19,6 +19,7 @@ from gateway.ending import SessionTimer, log_ended, session_ended
 from gateway.gauge import Gauge
 from gateway.housekeeping import housekeeping
 from gateway.jobs.wiring import build_jobs
+from gateway.kept_prefixes import KeptPrefixes
 from gateway.learnt import LearntModels
 from gateway.ledger import UsageLedger
 from gateway.memories import MemoryPart
@@ -30,6 +31,7 @@ from gateway.models.prices import price
 from gateway.personal import PersonalSettings
 from gateway.prompts import PromptBuilder
 from gateway.recall import Recall
+from gateway.recall_prefix import Prefixes
 from gateway.recall_sources import former_session
 from gateway.replies import Replies
 from gateway.retention import Retention
@@ -102,7 +104,7 @@ class Parts:
         turns.after_accept.append(self.jobs.runs.spoken)
         gates = self.memory_work.gates
         store.after_append += [self.timer.appended, gates.spoken, self.remember.appended]
-        store.after_append.append(session_ended([self.remember.ended]))
+        store.after_append += [session_ended([self.remember.ended]), self.recall.appended]
         for thing in (self.timer, self.cleanup, self.retention, gates, *housekeeping(self)):
             scheduler.add(thing)
 
@@ -209,6 +211,10 @@ class Parts:
         return PersonalSettings(self.memory, self.config.memory)
 
     @cached_property
+    def kept_prefixes(self) -> KeptPrefixes:
+        return KeptPrefixes(self.data_dir / "cache" / "prefixes.db")
+
+    @cached_property
     def recall(self) -> Recall:
         return Recall(
             memory=self.memory,
@@ -216,6 +222,13 @@ class Parts:
             settings=self.personal,
             configured=self.config.memory.recall,
             clock=self.clock,
+            prefixes=Prefixes(
+                memory=self.memory,
+                agents=self.config.agents,
+                files=self.workspaces,
+                kept=self.kept_prefixes,
+                goes_on=self.store.goes_on,
+            ),
             files=self.workspaces,
             previous=former_session(self.store),
             thaw=self.prompts.thaw,

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import structlog
 
 from gateway import shared_chats
-from gateway.recall_sources import ALWAYS_LIMIT, always_on, shared_project
-from gateway.recall_state import MEMORY_TOOLS, Prefix, Room, Search, Shown, shown_of
+from gateway.recall_sources import ALWAYS_LIMIT, present_memories, shared_project
+from gateway.recall_state import MEMORY_TOOLS, Prefix, Room, Search, Shown, noted_always, shown_of
 from gateway.viewers import viewer_of_chat
-from memory.recall import Recalled, is_still, query_of_messages, query_of_tools, recalled_memory, render
+from memory.recall import Recalled, query_of_messages, query_of_tools, recalled_memory, render
 from memory.records import Filters
-from sessions.entries import AssistantEntry, RecallEntry
+from sessions.entries import AssistantEntry, EndedEntry, RecallEntry
 from sessions.files import StorageError
 
 if TYPE_CHECKING:
@@ -23,12 +22,13 @@ if TYPE_CHECKING:
 
     from gateway.agents import AgentPolicy
     from gateway.clock import Clock
+    from gateway.recall_prefix import Prefixes
     from gateway.recall_sources import AgentFiles, Previous
     from gateway.turn import Incoming
     from gateway.vectors import Opener
     from memory.policy import RecallPolicy
     from memory.records import Viewer
-    from sessions.entries import ToolCall, ToolResultEntry
+    from sessions.entries import Entry, ToolCall, ToolResultEntry
     from sessions.session import Session
 
 log = structlog.get_logger()
@@ -60,6 +60,7 @@ class Recall:
         settings: RecallSettings,
         configured: RecallPolicy,
         clock: Clock,
+        prefixes: Prefixes,
         files: AgentFiles | None = None,
         previous: Previous | None = None,
         thaw: Callable[[Session], None] = lambda _: None,
@@ -69,6 +70,7 @@ class Recall:
         self._settings = settings
         self._configured = configured
         self._clock = clock
+        self._prefixes = prefixes
         self._files = files
         self._previous = previous
         self._thaw = thaw
@@ -80,6 +82,7 @@ class Recall:
         """Owns the searches; those that run when it is cancelled end with it."""
         async with asyncio.TaskGroup() as group:
             self._group = group
+            self._spawn(self._prefixes.forget_ended(), "prefixes forgotten")
             try:
                 await asyncio.Event().wait()
             finally:
@@ -105,7 +108,9 @@ class Recall:
         settings = self._settings.recall_known(viewer.user)
         if settings is None:
             settings = await self._soon(self._settings.recall(viewer.user), "recall settings") or self._configured
-        state = self._states.setdefault(session, Shown(settings))
+        state = self._states.get(session)
+        if state is None:
+            state = self._states[session] = Shown(settings, noted_always=noted_always(session.entries))
         state.begin(turn, viewer, settings)
         if self._group is None:
             return
@@ -272,14 +277,7 @@ class Recall:
         pieces = [one for one in shown if one.kind == "file"]
         there: set[Recalled] = set()
         if facts:
-            memories = await self._memory.open()
-            ids = list(dict.fromkeys(one.id for one in facts))
-            found = await memories.store.confirm(
-                [one for one in ids if one not in asked], viewer, Filters(recalled=True)
-            )
-            found += await memories.store.confirm([one for one in ids if one in asked], viewer)
-            known = {memory.id: memory for memory in found}
-            there |= {one for one in facts if one.id in known and is_still(one, known[one.id])}
+            there |= await present_memories(await self._memory.open(), viewer, facts, asked)
         if self._files is not None and pieces:
             present = await self._files.present(pieces)
             there |= {one for one in pieces if one.id in present}
@@ -310,40 +308,32 @@ class Recall:
         since leaves it; what came or changed waits for the next session."""
         owner = None if session.key.type in shared_chats.TYPES else viewer
         known = state.prefix
-        if known is not None and known.owner == owner and not known.always:
+        if known is None or known.owner != owner or known.always:
+            made = self._prefixes.begun(session, owner) if known is None else self._prefixes.checked(known, owner)
+            fresh = await self._soon(made, "recall prefix")
+            if fresh is None and known is not None and known.owner != owner:
+                fresh = Prefix(None, known.notes)  # of another person: rather nothing, and again at the next turn
+            state.prefix = fresh or known
+        if state.prefix is None:
             return
-        before = None if known is None else known.text
-        fresh = await self._soon(self._prefix(session.record.agent, known, owner), "recall prefix")
-        if fresh is None and known is not None and known.owner != owner:
-            fresh = Prefix(None, known.notes)  # of another person: rather nothing, and again at the next turn
-        state.prefix = fresh or known
-        if state.prefix is not None and state.prefix.text != before:
+        if known is None or state.prefix.text != known.text:
             self._thaw(session)
+        if owner is not None and (fresh_ids := state.prefix.not_in(known)):
+            self._spawn(self._note(owner, fresh_ids), "recall noted")
+        if state.kept != (kept := state.prefix.kept()):
+            state.kept = kept
+            self._spawn(self._prefixes.keep(session.id, kept), "prefix kept")
 
-    async def _prefix(self, agent: str, known: Prefix | None, owner: Viewer | None) -> Prefix:
-        """Raises MemoryProblem."""
-        if known is not None and owner is not None and known.owner == owner:
-            there = await self._present(owner, known.always)
-            kept = tuple(one for one in known.always if one in there)
-            return known if kept == known.always else dataclasses.replace(known, always=kept)
-        notes = known.notes if known is not None else None
-        if known is None and self._files is not None:
-            notes = await self._files.prefix(agent)
-        always = [] if owner is None else await self._always(owner)
-        if owner is not None and always:
-            self._spawn(self._note(owner, [one.id for one in always]), "recall noted")
-        return Prefix(owner, notes, tuple(always))
-
-    async def _always(self, viewer: Viewer) -> list[Recalled]:
-        """Raises MemoryProblem."""
-        if viewer.user is None or viewer.delegated:
-            return []
-        memories = await self._memory.open()
-        return await always_on(memories, viewer) if memories.may_find(viewer) else []
+    def appended(self, session: Session, written: Sequence[Entry]) -> None:
+        """A hook for the store: of a session that has ended nothing is kept."""
+        if any(isinstance(entry, EndedEntry) for entry in written):
+            if (state := self._states.get(session)) is not None:
+                state.kept = None
+            self._spawn(self._prefixes.forget([session.id]), "prefix forgotten")
 
     async def _always_shown(self, viewer: Viewer) -> list[Recalled]:
         try:
-            return await self._always(viewer)
+            return await self._prefixes.always(viewer)
         except Exception as error:
             log.warning("recall.always_not_loaded", error=str(error), kind=type(error).__name__)
             return []

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, cast
 
-from memory.recall import MAX_QUERY, Recalled, fit, recalled_memory
+from memory.recall import MAX_QUERY, Recalled, fit, is_still, recalled_memory
 from memory.records import Filters, ListQuery, project_pool
 from sessions.entries import SummaryEntry, UserEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Sequence, Set
 
     from memory.memory import Memories
     from memory.records import Viewer
@@ -80,6 +80,27 @@ async def shared_project(memories: Memories, viewer: Viewer) -> str | None:
         return None
     member = project_pool(viewer.project) in await memories.store.pools(viewer)
     return viewer.project if member else None
+
+
+async def present_memories(
+    memories: Memories, viewer: Viewer, shown: Sequence[Recalled], asked: Set[str] = frozenset()
+) -> set[Recalled]:
+    """Those that are still there, also in words that were corrected since, unless these were deleted for good.
+
+    `asked` are ids a tool was asked for: also those count that are not recalled by themselves. Raises MemoryProblem.
+    """
+    ids = list(dict.fromkeys(one.id for one in shown))
+    found = await memories.store.confirm([one for one in ids if one not in asked], viewer, Filters(recalled=True))
+    found += await memories.store.confirm([one for one in ids if one in asked], viewer)
+    known = {memory.id: memory for memory in found}
+    there = {one for one in shown if one.id in known and is_still(one, known[one.id])}
+    corrected = {(one.id, one.revision) for one in there if one.text != known[one.id].text}
+    were = await memories.store.as_they_were(viewer, corrected) if corrected else {}
+    return {
+        one
+        for one in there
+        if (place := (one.id, one.revision)) not in corrected or (place in were and were[place].text == one.text)
+    }
 
 
 async def always_on(memories: Memories, viewer: Viewer) -> list[Recalled]:

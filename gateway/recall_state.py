@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from gateway.kept_prefixes import KeptMemory, KeptPrefix
 from memory.recall import ALWAYS, Recalled, fit, render
 from memory.workspace import ROOT_FILE
-from sessions.entries import ToolResultEntry
+from sessions.entries import RecallEntry, ToolResultEntry
 
 if TYPE_CHECKING:
     import asyncio
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from memory.policy import RecallPolicy
     from memory.records import Viewer
+    from sessions.entries import Entry
     from sessions.session import Session
 
 MEMORY_TOOLS = "Memory"
@@ -55,19 +57,35 @@ class Prefix:
     def text(self) -> str | None:
         return "\n\n".join(text for text in (self.notes, render(self.always, ALWAYS)) if text) or None
 
+    def not_in(self, former: Prefix | None) -> list[str]:
+        """The ids of what is always on here and was not before."""
+        known = set[str]() if former is None or former.owner != self.owner else {one.id for one in former.always}
+        return [one.id for one in self.always if one.id not in known]
+
+    def kept(self) -> KeptPrefix:
+        """As it outlives a restart: without the words of memories."""
+        always = [
+            KeptMemory(one.id, one.created_at, one.revision, one.topic)
+            for one in self.always
+            if one.created_at is not None
+        ]
+        return KeptPrefix(None if self.owner is None else self.owner.user, self.notes, tuple(always))
+
 
 @dataclass(slots=True)
 class Shown:
     """One session. `shown` stands in the calls of the running turn; `noted` are the ids a transcript names already,
     `noted_always` those of the prefix.
 
-    `asked` are the ids memory tools have named in a chat of many, `asking` the reading of their words.
+    `kept` is what a restart would find of the prefix. `asked` are the ids memory tools have named in a chat of many,
+    `asking` the reading of their words.
     """
 
     settings: RecallPolicy
     turn: str = ""
     viewer: Viewer | None = None
     prefix: Prefix | None = None
+    kept: KeptPrefix | None = None
     shown: list[Recalled] = field(default_factory=list[Recalled])
     noted: set[str] = field(default_factory=set[str])
     noted_always: set[str] = field(default_factory=set[str])
@@ -133,6 +151,11 @@ class Shown:
         fresh = [one.id for one in always if one.id not in self.noted_always]
         self.noted_always |= set(fresh)
         return fresh
+
+
+def noted_always(entries: Iterable[Entry]) -> set[str]:
+    """What entries say of the prefix."""
+    return {str(one) for e in entries if isinstance(e, RecallEntry) for one in e.shown.get("always") or ()}
 
 
 def shown_of(shown: Sequence[Recalled]) -> dict[str, list[str]]:

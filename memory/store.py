@@ -27,7 +27,7 @@ from memory.vitality import ONE_RECALL
 from memory.writes import Writes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection
@@ -169,6 +169,20 @@ class MemoryStore:
             found = [audit_from_row(row) for row in (await connection.execute(query)).mappings()]
         if not found:
             raise NotThere("memory")
+        return found
+
+    async def as_they_were(self, viewer: Viewer, wanted: Collection[tuple[str, int]]) -> dict[tuple[str, int], Memory]:
+        """Memories in one of their revisions each, from the history; not those whose words are gone for good."""
+        ids = sorted({memory_id for memory_id, _ in wanted})
+        found: dict[tuple[str, int], Memory] = {}
+        async with self._records.reading() as connection:
+            for at in range(0, len(ids), CHUNK):
+                query = select(audit.c.row, audit.c.after).where(
+                    audit.c.row.in_(ids[at : at + CHUNK]), audit.c.after.is_not(None), readable(viewer, audit.c.pool)
+                )
+                for row, after in await connection.execute(query.order_by(audit.c.id)):
+                    if (row, after["revision"]) in wanted:
+                        found[row, after["revision"]] = memory_from_row(after)
         return found
 
     async def tombstones(self, viewer: Viewer, pool: Pool) -> list[str]:

@@ -222,6 +222,11 @@ class SessionStore:
         """All sessions of a key that are on disk, newest first."""
         return self._index.sessions_of(str(key))
 
+    def goes_on(self, session_id: str) -> bool:
+        """Whether a session is there, and has not ended."""
+        record = self._index.find(session_id)
+        return record is not None and record.ended is None
+
     def former(self, key: SessionKey) -> SessionRecord | None:
         """The session of the key before its active one."""
         known = self._index.sessions_of(str(key), limit=2)
