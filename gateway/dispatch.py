@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gateway.commands import render_help
 from gateway.ledger import LedgerClosed, UsageFilter
-from gateway.memory_commands import answer_memory_command
+from gateway.memory_commands import answer_memory_command, without_secrets
 from sessions.entries import AssistantEntry, PinnedEntry, UserEntry
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class CommandAnswers:
         ledger: UsageLedger,
         memory: MemoryPart,
         agents: Mapping[str, AgentPolicy],
+        allow_secrets: bool,
         clock: Clock,
     ) -> None:
         self._store = store
@@ -65,6 +66,7 @@ class CommandAnswers:
         self._ledger = ledger
         self._memory = memory
         self._agents = agents
+        self._allow_secrets = allow_secrets
         self._clock = clock
 
     async def answer(self, command: Command, session: Session, incoming: Incoming) -> str:
@@ -88,9 +90,14 @@ class CommandAnswers:
             case "pin":
                 return await self._pin(session)
             case "remember" | "forget" | "memory":
-                return await answer_memory_command(command, session.key, incoming.speaker, self._memory, self._agents)
+                asked = command if command.name == "remember" else self.noted(command)  # memories hold no secrets
+                return await answer_memory_command(asked, session.key, incoming.speaker, self._memory, self._agents)
             case _:
                 return render_help()
+
+    def noted(self, command: Command) -> Command:
+        """As the transcript keeps it: without what the secret filter takes out."""
+        return command if self._allow_secrets else without_secrets(command)
 
     def _status(self, session: Session) -> str:
         record = session.record

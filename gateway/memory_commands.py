@@ -4,45 +4,55 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gateway import shared_chats
+from gateway.commands import Command
 from gateway.viewers import viewer_of_chat
 from memory.errors import MemoryProblem, NotThere
 from memory.records import Draft, ListQuery, Source
+from memory.redact import redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gateway.agents import AgentPolicy
-    from gateway.commands import Command
     from gateway.memories import MemoryPart
     from memory.memory import Memories
     from memory.records import Memory, Viewer
     from sessions.keys import SessionKey
 
+NAMES = frozenset({"remember", "forget", "memory"})
 SHOWN = 10
 CHOICES = 5
+WHERE = "Others read here, so I do not say what they are: ask in a private chat, or look in the console."
+
+
+def without_secrets(command: Command) -> Command:
+    """A command about memory as it may be written down: what the secret filter takes out of memories is not in it."""
+    return Command(command.name, redact(command.argument).text) if command.name in NAMES else command
 
 
 async def answer_memory_command(
     command: Command, key: SessionKey, user: str | None, part: MemoryPart, agents: Mapping[str, AgentPolicy]
 ) -> str:
-    """The text the person gets; refusals are words too."""
+    """The text the person gets; refusals are words too. Where others read it names memories by their ids."""
     viewer = viewer_of_chat(key, user, agents, origin="person")
     if viewer.user is None:
         return "I do not know whose memory this would be. Ask the administrator to list you under sessions.identities."
+    shared = key.type in shared_chats.TYPES
     try:
         memories = await part.open()
         match command.name:
             case "remember":
-                return await _remember(memories, viewer, command.argument)
+                return await _remember(memories, viewer, command.argument, shared)
             case "forget":
-                return await _forget(memories, viewer, command.argument)
+                return await _forget(memories, viewer, command.argument, shared)
             case _:
-                return await _show(memories, viewer, command.argument)
+                return await _show(memories, viewer, command.argument, shared)
     except MemoryProblem as error:
         return str(error)
 
 
-async def _remember(memories: Memories, viewer: Viewer, text: str) -> str:
+async def _remember(memories: Memories, viewer: Viewer, text: str, shared: bool) -> str:
     if not text:
         return "Say what to remember: /remember <fact>."
     written = await memories.add(viewer, Draft(text=text, source=Source(origin="person")))
@@ -53,11 +63,11 @@ async def _remember(memories: Memories, viewer: Viewer, text: str) -> str:
     if (note := await memories.unsorted_note(written.memory)) is not None:
         lines.append(note)
     if written.similar:
-        lines += ["It is much like:", *_lines(written.similar), "Say /forget <id> for what is no longer true."]
+        lines += ["It is much like:", *_lines(written.similar, shared), "Say /forget <id> for what is no longer true."]
     return "\n".join(lines)
 
 
-async def _forget(memories: Memories, viewer: Viewer, words: str) -> str:
+async def _forget(memories: Memories, viewer: Viewer, words: str, shared: bool) -> str:
     if not words:
         return "Say what to forget: /forget <words of the memory, or its id>."
     try:
@@ -68,12 +78,14 @@ async def _forget(memories: Memories, viewer: Viewer, words: str) -> str:
         if not hits:
             return f"Nothing I remember fits {words!r}."
         if len(hits) > 1:
-            return "\n".join(["Which of these? Say /forget <id>:", *_lines([hit.memory for hit in hits])])
+            choices = _lines([hit.memory for hit in hits], shared)
+            return "\n".join(["Which of these? Say /forget <id>:", *choices])
         gone = await memories.delete(viewer, hits[0].memory.id)
-    return f"Forgotten: {gone.text}\nIt is in the trash; `sessiond memory restore {gone.id}` brings it back."
+    name = gone.id if shared else gone.text
+    return f"Forgotten: {name}\nIt is in the trash; `sessiond memory restore {gone.id}` brings it back."
 
 
-async def _show(memories: Memories, viewer: Viewer, words: str) -> str:
+async def _show(memories: Memories, viewer: Viewer, words: str, shared: bool) -> str:
     if words:
         hits = (await memories.search(viewer, words, limit=SHOWN)).hits
         found, more = [hit.memory for hit in hits], None
@@ -81,8 +93,14 @@ async def _show(memories: Memories, viewer: Viewer, words: str) -> str:
         found, more = await memories.page(viewer, query=ListQuery(limit=SHOWN))
     if not found:
         return "Nothing is remembered yet." if not words else f"Nothing I remember fits {words!r}."
-    return "\n".join([*_lines(found), *(["There is more; say /memory <words>."] if more else [])])
+    if shared:
+        count = len(found) if words else await memories.store.count(viewer)
+        return "\n".join([f"Memories: {count}{', the newest' if more else ''}", *_lines(found, shared)])
+    return "\n".join([*_lines(found, shared), *(["There is more; say /memory <words>."] if more else [])])
 
 
-def _lines(found: Sequence[Memory]) -> list[str]:
+def _lines(found: Sequence[Memory], shared: bool) -> list[str]:
+    """In a chat of many without words: they would stay in everybody's transcript."""
+    if shared:
+        return [*(f"- {memory.id}" for memory in found), WHERE]
     return [f"- {memory.text} ({memory.id})" for memory in found]

@@ -404,6 +404,7 @@ class Parts:
             ledger=self.ledger,
             memory=self.memory,
             agents=self.config.agents,
+            allow_secrets=self.config.memory.allow_secrets,
             clock=self.clock,
         )
 

@@ -76,6 +76,9 @@ class CommandRunner(Protocol):
     """Answers commands that do not end the session."""
 
     async def answer(self, command: Command, session: Session, incoming: Incoming) -> str: ...
+    def noted(self, command: Command) -> Command:
+        """As it stands in the transcript."""
+        ...
 
 
 class Turns:
@@ -347,7 +350,7 @@ class Turns:
     async def _record_command(self, session: Session, command: Command, incoming: Incoming, reply: str) -> Turn:
         entry = CommandEntry(
             name=command.name,
-            argument=command.argument,
+            argument=(command if self.commands is None else self.commands.noted(command)).argument,
             reply=reply,
             sender=incoming.sender,
             request_id=incoming.request_id,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.journeys.daemon import Client, config, running
+from tests.memory.leftovers import files_with_text
 from tests.patience import until_equal
 
 if TYPE_CHECKING:
@@ -321,14 +322,17 @@ async def test_what_is_typed_about_memory_is_done_for_the_person_who_types_it(pe
     assert await found(people, "ana", "tea") == []
 
 
+GROUP = "agent:main:telegram:group:g"
+LINKED = {"identities": {"ana": ["telegram:1"]}}
+
+
 async def test_in_a_group_only_a_linked_sender_has_a_memory(tmp_path: Path) -> None:
-    settings = config(auth={"tokens": TOKENS}, sessions={"identities": {"ana": ["telegram:1"]}})
-    group = "agent:main:telegram:group:g"
+    settings = config(auth={"tokens": TOKENS}, sessions=LINKED)
     async with running(tmp_path / "data", settings) as client:
-        await add(client, "ana", "Ana likes plums")
-        assert "plums" in await said(client, "bridge", "/memory", group, sender="1")
+        plums = await add(client, "ana", "Ana likes plums")
+        assert plums["id"] in await said(client, "bridge", "/memory", GROUP, sender="1")
         for sender in ("2", "ana", None):
-            assert "do not know whose" in await said(client, "bridge", "/memory", group, sender=sender)
+            assert "do not know whose" in await said(client, "bridge", "/memory", GROUP, sender=sender)
         direct = "agent:main:telegram:direct:"
         assert "plums" in await said(client, "bridge", "/memory plums", f"{direct}ana", sender="1")
         assert "Nothing" in await said(client, "bridge", "/memory plums", f"{direct}2", sender="2")
@@ -336,6 +340,49 @@ async def test_in_a_group_only_a_linked_sender_has_a_memory(tmp_path: Path) -> N
         await said(client, "bridge", "/remember I am two", f"{direct}2", sender="2")
         assert "I am two" in await said(client, "bridge", "/memory", f"{direct}2", sender="2")
         assert "Nothing" in await said(client, "root", "/memory", "agent:main:slack:direct:2")
+
+
+@pytest.mark.parametrize("key", [GROUP, "agent:main:telegram:channel:g"])
+async def test_what_is_typed_about_memory_in_a_group_is_answered_without_the_words_others_would_read(
+    tmp_path: Path, key: str
+) -> None:
+    async with running(tmp_path / "data", config(auth={"tokens": TOKENS}, sessions=LINKED)) as client:
+        facts = [await add(client, "ana", f"Ana secretly likes {fruit} best") for fruit in ("plums", "pears")]
+
+        async def typed(text: str) -> str:
+            return await said(client, "bridge", text, key, sender="1")
+
+        for told in (await typed("/memory"), await typed("/memory likes best"), await typed("/forget likes")):
+            assert all(fact["id"] in told for fact in facts)
+            assert "private chat" in told
+        assert (await typed("/memory")).startswith("Memories: 2")
+        assert (await typed("/forget plums")).startswith(f"Forgotten: {facts[0]['id']}")
+        assert (await typed(f"/forget {facts[1]['id']}")).startswith(f"Forgotten: {facts[1]['id']}")
+        for fact in facts:
+            await call(client, "ana", "POST", f"/v1/memories/{fact['id']}/restore")
+        assert (await typed("/remember Ana likes plums best")).startswith("Remembered: Ana likes plums best")
+        client.token = "bridge"
+        assert "secretly" not in str(await client.transcript(key))
+
+
+async def test_a_secret_in_a_command_about_memory_is_in_no_transcript_event_log_or_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with running(tmp_path / "data", config(auth={"tokens": TOKENS})) as client:
+        for name in ("remember", "forget", "memory"):
+            told = await said(client, "ana", f"/{name} my password is Kn0edel-42")
+            assert "Kn0edel" not in told
+        entries = await client.transcript(CHAT)
+        assert [one["argument"] for one in entries] == ["my password is [password removed]"] * 3
+        assert "Kn0edel" not in str(await client.events("GET", f"/v1/turns/{entries[0]['turn']}/events"))
+    assert files_with_text(tmp_path, "Kn0edel") == []
+    assert "Kn0edel" not in "".join(capfd.readouterr())
+
+
+async def test_where_secrets_are_allowed_they_are_found_and_forgotten_by_their_words(tmp_path: Path) -> None:
+    async with running(tmp_path / "data", config(auth={"tokens": TOKENS}, memory={"allow_secrets": True})) as client:
+        assert "Kn0edel-42" in await said(client, "ana", "/remember my password is Kn0edel-42")
+        assert (await said(client, "ana", "/forget Kn0edel-42")).startswith("Forgotten: my password is Kn0edel-42")
 
 
 @pytest.mark.parametrize(("who", "project", "agent"), [("root", 1, 1), ("ana", 1, 0), ("bob", 0, 0), ("bridge", 0, 0)])
