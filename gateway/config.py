@@ -19,6 +19,7 @@ from gateway.commands import CommandsPolicy
 from gateway.http.policy import AuthPolicy, ServerPolicy
 from gateway.jobs.policy import DeliverPolicy, HookPolicy, JobsPolicy, check_names, none_is_empty
 from gateway.jobs.timing import schedule_of
+from gateway.masking import masked, masked_within
 from gateway.models.policy import LOCAL, ModelPolicy, RolesPolicy
 from gateway.schedules import BadSchedule, parse_cron
 from gateway.surfaces.policy import EngramPolicy, EngramProjectPolicy
@@ -196,6 +197,11 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def shown(config: Config, **left_out: Any) -> dict[str, Any]:
+    """The settings as anybody may read them: secrets are stars, and so are passwords in addresses."""
+    return masked_within(config.model_dump(mode="json", **left_out))
+
+
 def dump_yaml(value: Any, *, flow: bool = False) -> str:
     """YAML text; `flow`: on one line."""
     dump = cast("Callable[..., str]", yaml.dump)
@@ -220,7 +226,7 @@ def _problem(item: Any) -> str:
         nearest = difflib.get_close_matches(place[-1], known_names(place[:-1]), n=1, cutoff=0.5)
         hint = f" Did you mean {'.'.join([*place[:-1], nearest[0]])}?" if nearest else ""
         return f"{'.'.join(place)}: there is no such setting.{hint}"
-    return f"{'.'.join(place)}: {item['msg']}."
+    return f"{'.'.join(place)}: {masked(item['msg'])}."
 
 
 def known_names(place: list[str]) -> list[str]:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from gateway.masking import masked, masked_within
+
 if TYPE_CHECKING:
+    from structlog.typing import EventDict, WrappedLogger
+
     from gateway.config import LoggingPolicy
 
 
@@ -27,11 +31,26 @@ def configure_logging(policy: LoggingPolicy, *, terminal: bool) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
-            structlog.processors.format_exc_info if not readable else structlog.processors.UnicodeDecoder(),
+            structlog.processors.format_exc_info,
+            without_passwords,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    foreign = logging.StreamHandler(sys.stderr)
+    foreign.setFormatter(_Foreign(logging.BASIC_FORMAT))
+    logging.basicConfig(level=logging.WARNING, handlers=[foreign])
+
+
+def without_passwords(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Whoever logs an error need not know that an address in it holds a password."""
+    return masked_within(event)
+
+
+class _Foreign(logging.Formatter):
+    """What libraries log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record))

@@ -15,7 +15,7 @@ def _check_server(url: str | None) -> str | None:
     except ValueError:
         usable = False
     if not usable:
-        raise ValueError(f"{url!r} is no address of a Chroma server, such as http://127.0.0.1:8000")
+        raise ValueError("this is no address of a Chroma server, such as http://127.0.0.1:8000")
     return url
 
 

@@ -45,7 +45,7 @@ def chat(key: Annotated[str, typer.Option("--key", help="Session key.")] = DEFAU
 
 
 def _converse(daemon: Daemon, key: str) -> None:
-    typer.echo(f"{key} at {daemon.url}. /help lists commands; Ctrl-D ends.")
+    typer.echo(f"{key} at {daemon.shown}. /help lists commands; Ctrl-D ends.")
     while True:
         try:
             text = input("> ")

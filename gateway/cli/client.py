@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 
 from gateway.cli.output import FAILED, REFUSED, UNREACHABLE, fail
+from gateway.masking import masked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,7 @@ class Daemon:
 
     def __init__(self, url: str | None = None) -> None:
         self.url = (url or os.environ.get("SESSIOND_URL") or DEFAULT_URL).rstrip("/")
+        self.shown = masked(self.url)
         self._token = os.environ.get("SESSIOND_TOKEN")
 
     def call(
@@ -62,7 +64,7 @@ class Daemon:
 
     def unreachable(self, error: Exception) -> NoReturn:
         """Ends the command: nobody answers."""
-        fail(f"No daemon answers at {self.url} ({error}). Start one with: sessiond serve", UNREACHABLE)
+        fail(f"No daemon answers at {self.shown} ({error}). Start one with: sessiond serve", UNREACHABLE)
 
     def _read(
         self, method: str, path: str, body: Any, query: dict[str, Any] | None, *, raw: bytes | None = None

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from gateway.masking import masked
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -50,7 +52,7 @@ class JsonApi:
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 if last:
-                    raise OSError(f"{self.url} does not answer ({error or type(error).__name__})") from error
+                    raise OSError(f"{masked(self.url)} does not answer ({error or type(error).__name__})") from error
                 self._sleep(min(0.2 * 2**attempt, LONGEST_WAIT_S))
                 continue
             if status < 400:

@@ -84,10 +84,10 @@ def serve(
 
 def check(config: ConfigFile = None) -> None:
     """Check a configuration and show what is effective; secrets stay hidden."""
-    from gateway.config import dump_yaml
+    from gateway.config import dump_yaml, shown
 
     settings = read_config(config)
-    typer.echo(dump_yaml(settings.model_dump(mode="json", exclude_defaults=True)).strip())
+    typer.echo(dump_yaml(shown(settings, exclude_defaults=True)).strip())
     typer.echo("The configuration is fine.", err=True)
 
 

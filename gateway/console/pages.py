@@ -24,6 +24,7 @@ from gateway.console.views import cost_bars, day_bars, micros_text, share_of, sp
 from gateway.diagnosis import examine
 from gateway.http.auth import only_owner
 from gateway.http.health import daemon_checks, readiness
+from gateway.http.origins import check_own_page
 from gateway.http.pipeline import COOKIE
 from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route
@@ -69,6 +70,7 @@ class Console:
         return self._desk.pages.show("login.html", caller=None, csrf="", wrong=False)
 
     async def sign_in(self, call: Call) -> web.StreamResponse:
+        check_own_page(call.request.headers, self._parts.config.server.cors_origins)
         form = await call.request.post()
         secret = form.get("token")
         now = self._parts.clock.now()

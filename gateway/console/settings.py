@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from gateway.config import Config
+from gateway.config import Config, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,10 +35,10 @@ class Section:
 
 
 def settings_of(config: Config) -> list[Section]:
-    """All of it but the tokens, which have a table of their own. Secrets are stars already."""
-    delivered = dict(_flat(Config().model_dump(mode="json", exclude={"auth"})))
+    """All of it but the tokens, which have a table of their own. Secrets are stars."""
+    delivered = dict(_flat(shown(Config(), exclude={"auth"})))
     found: dict[str, list[Setting]] = {}
-    for path, value in _flat(config.model_dump(mode="json", exclude={"auth"})):
+    for path, value in _flat(shown(config, exclude={"auth"})):
         setting = Setting(path=path, value=value, is_set=delivered.get(path) != value)
         found.setdefault(path.partition(".")[0], []).append(setting)
     return [Section(name=name, settings=settings) for name, settings in found.items()]

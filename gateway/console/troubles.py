@@ -68,7 +68,7 @@ def of_deliveries(dead: Sequence[Delivery]) -> list[Trouble]:
     return [
         Trouble(
             kind="trouble_delivery",
-            name=one.target.url or one.target.session or "",
+            name=one.target.shown,
             detail=one.error or "",
             path=("jobs?status=dead#deliveries",),
         )

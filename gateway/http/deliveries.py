@@ -28,7 +28,7 @@ class DeliveriesQuery(Body):
 
 
 class DeliveryView(BaseModel):
-    """One delivery; `id` is the `webhook-id` of every attempt. Headers and secrets are not shown."""
+    """One delivery; `id` is the `webhook-id` of every attempt. Headers and secrets are not shown, nor keys in `to`."""
 
     id: str
     kind: str
@@ -118,7 +118,7 @@ def delivery_view(delivery: Delivery) -> DeliveryView:
         key=delivery.key,
         run=delivery.run,
         turn=delivery.turn,
-        to=delivery.target.url or delivery.target.session or "",
+        to=delivery.target.shown,
         attempts=delivery.attempts,
         error=delivery.error,
         created_at=format_time(delivery.created_at),

@@ -9,6 +9,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from gateway.http.routes import Call, Route, json_answer
+from gateway.masking import masked
 
 if TYPE_CHECKING:
     from gateway.http.metrics import Metrics
@@ -84,8 +85,12 @@ def routes(checks: Mapping[str, Check], metrics: Metrics) -> list[Route]:
 
 def readiness(checks: Mapping[str, Check]) -> Readiness:
     """What each part says of itself."""
-    states = {name: check() for name, check in checks.items()}
+    states = {name: _shown(check()) for name, check in checks.items()}
     return Readiness(ready=all(state.state != "down" for state in states.values()), parts=states)
+
+
+def _shown(state: PartState) -> PartState:
+    return PartState(state=state.state, detail=masked(state.detail))
 
 
 def _well_unless(problem: str | None, detail: str = "") -> PartState:

@@ -272,6 +272,6 @@ def hook_view(hook: Hook) -> HookView:
         wait=policy.wait,
         timeout_s=policy.timeout_s,
         max_bytes=policy.max_bytes,
-        deliver=None if policy.deliver is None else policy.deliver.url or policy.deliver.session,
+        deliver=None if policy.deliver is None else policy.deliver.shown,
         example_secret=hook.has_example_secret,
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from gateway.jobs.policy import DeliverTo
     from gateway.jobs.values import Job
     from gateway.parts import Parts
 
@@ -145,9 +146,10 @@ class _Jobs:
         job = await self._parts.jobs.book.add(self._policy(call.body))
         return json_answer(await self._shown(job), 201, Location=f"/v1/jobs/{job.id}")
 
-    def _policy(self, body: JobIn) -> JobPolicy:
+    def _policy(self, body: JobIn, kept: DeliverTo | None = None) -> JobPolicy:
         """The definition, with a schedule that can be due. Raises Problem and UnknownModel."""
         policy = JobPolicy.model_validate(body, from_attributes=True)
+        policy = policy.model_copy(update={"deliver": _whole_target(policy.deliver, kept)})
         self._parts.models.choose(policy.agent, policy.model)
         times = self._previewed(policy, self._parts.clock.now(), 1).times
         if not times:
@@ -189,7 +191,8 @@ class _Jobs:
         )
 
     async def replace(self, call: Call) -> web.Response:
-        job = await self._parts.jobs.book.change((await self._own(call)).id, self._policy(call.body))
+        own = await self._own(call)
+        job = await self._parts.jobs.book.change(own.id, self._policy(call.body, own.policy.deliver))
         return await self._answered(job)
 
     async def _answered(self, job: Job | None) -> web.Response:
@@ -226,6 +229,14 @@ class _Jobs:
         start = self._parts.clock.now() if query.start is None else start_in(query.start, zone)
         found = self._previewed(policy, start, query.count)
         return json_answer(PreviewView(timezone=zone.key, next=time_views(found.times, zone), notes=list(found.notes)))
+
+
+def _whole_target(target: DeliverTo | None, kept: DeliverTo | None) -> DeliverTo | None:
+    """Raises Problem."""
+    try:
+        return None if target is None else target.as_known(kept)
+    except ValueError as error:
+        raise Problem(422, "Invalid request", f"deliver.url: {error}", [("deliver.url", str(error))]) from error
 
 
 def time_views(times: Sequence[datetime], zone: ZoneInfo) -> list[TimeView]:

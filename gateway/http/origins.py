@@ -50,6 +50,27 @@ def check_open_access(method: str, host: str | None, origin: str | None, allowed
         raise Problem(403, "Foreign origin", detail)
 
 
+def check_own_page(headers: Mapping[str, str], allowed: Sequence[str]) -> None:
+    """A form anybody can send must come from a page of ours: else another page could sign its reader in as somebody.
+
+    Browsers say where a form comes from, in `Sec-Fetch-Site` where the connection is safe, else in `Origin`. Who says
+    neither is no browser. Raises Problem.
+    """
+    site, origin = headers.get("Sec-Fetch-Site"), headers.get("Origin")
+    if origin is None and site is None:
+        return
+    if origin in allowed or site in ("same-origin", "none"):
+        return
+    if site is None and origin is not None and urlsplit(origin).netloc.lower() == headers.get("Host", "").lower():
+        return
+    detail = (
+        f"This form was sent by a page of {(origin or 'another address')[:100]}. Open /console/login here and sign in "
+        "there. If a proxy stands before the daemon, let it pass the Host header on, or add the address people use to "
+        "server.cors_origins."
+    )
+    raise Problem(403, "Foreign origin", detail)
+
+
 def is_loopback_host(host: str) -> bool:
     """Whether a Host header names this machine: localhost, or a loopback address, with or without a port."""
     try:

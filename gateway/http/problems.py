@@ -15,6 +15,7 @@ from gateway.http.json import clean_text, dump
 from gateway.jobs.book import NameTaken, SetAside
 from gateway.jobs.store import JobsClosed
 from gateway.ledger import LedgerClosed
+from gateway.masking import masked
 from gateway.models.base import ModelError, UnknownModel
 from gateway.turns import MessageTooLong, RequestConflict, Stopping
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, MemoryUnavailable, NotThere
@@ -55,7 +56,10 @@ class ProblemBody(BaseModel):
 
 @dataclass(eq=False)
 class Problem(Exception):
-    """An answer that is an error. Its type is made from the title, which is therefore the same for all of a kind."""
+    """An answer that is an error. Its type is made from the title, which is therefore the same for all of a kind.
+
+    Passwords in addresses are taken out of what it tells.
+    """
 
     status: int
     title: str
@@ -63,6 +67,10 @@ class Problem(Exception):
     errors: Sequence[tuple[str, str]] = ()
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        self.detail = masked(self.detail)
+        self.errors = [(place, masked(detail)) for place, detail in self.errors]
 
 
 def not_found(what: str) -> Problem:

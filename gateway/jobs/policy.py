@@ -18,6 +18,7 @@ from pydantic import (
 
 from gateway.jobs.addresses import parse_allowed, read_url
 from gateway.jobs.signatures import Scheme, signing_key
+from gateway.masking import HIDDEN, masked_target
 from sessions.keys import MalformedKey, parse_key
 from sessions.policy import LONGEST_DAYS, Policy, ZoneName
 
@@ -133,6 +134,24 @@ class DeliverTo(Policy):
         if self.secret is not None:
             signing_key(self.secret.get_secret_value())
         return self
+
+    @property
+    def shown(self) -> str:
+        """Where it goes, as anybody may read it."""
+        return self.session or masked_target(self.url or "")
+
+    def as_known(self, kept: DeliverTo | None) -> DeliverTo:
+        """What comes back as it was shown means what is kept. Raises ValueError for stars that mean nothing."""
+        if self.url is None or HIDDEN not in self.url:
+            return self
+        if kept is None or kept.url is None or self.url != kept.shown:
+            raise ValueError(f"{HIDDEN} stands for what is not shown; write the whole address")
+        return self.model_copy(update={"url": kept.url, "headers": kept.headers, "secret": kept.secret})
+
+    @field_serializer("url", when_used="json")
+    def _hidden_url(self, url: str | None, info: SerializationInfo) -> str | None:
+        """An address may be a key as well: those of Slack are, and many have one in their query."""
+        return url if url is None or info.context == REVEAL else masked_target(url)
 
     @field_serializer("headers", when_used="json")
     def _hidden_headers(self, headers: dict[str, SecretStr], info: SerializationInfo) -> dict[str, str]:

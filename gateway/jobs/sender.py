@@ -13,6 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from gateway.jobs.addresses import AddressRefused, check_address, literal, parse_allowed, read_url, target_of
 from gateway.jobs.signatures import sign_standard
+from gateway.masking import masked_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +111,7 @@ class Sender:
         except TimeoutError:
             return Outcome(f"no answer within {self._timeout.total:g} s")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Outcome(f"{type(error).__name__}: {error}"[:500])
+            return Outcome(masked_target(f"{type(error).__name__}: {error}")[:500])
 
     async def _post(self, url: URL, headers: dict[str, str], own: dict[str, str], body: bytes) -> Outcome:
         """The headers a person has configured may be secrets: they go to the configured place only."""

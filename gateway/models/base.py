@@ -6,6 +6,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gateway.masking import masked
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
@@ -77,7 +79,7 @@ class ChatModel(Protocol):
 
 
 class ModelError(Exception):
-    """A call that gave no usable reply. The message is for the person who waits for it.
+    """A call that gave no usable reply. The message is for the person who waits for it; it names no password.
 
     `partial` is what had already been shown when the stream broke.
     """
@@ -85,7 +87,7 @@ class ModelError(Exception):
     code = "model_error"
 
     def __init__(self, message: str, *, partial: str = "", retry_after_s: float | None = None) -> None:
-        super().__init__(message)
+        super().__init__(masked(message))
         self.partial = partial
         self.retry_after_s = retry_after_s
 

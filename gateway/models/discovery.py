@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from gateway.models.partial import fields_of, string
 from gateway.models.policy import ModelPolicy
@@ -34,6 +35,16 @@ def key_of(policy: ModelPolicy, environ: Mapping[str, str]) -> str | None:
     if policy.base_url is not None and urlsplit(policy.base_url).hostname != OWN_HOSTS.get(policy.provider):
         return None
     return environ.get(KEY_VARIABLES.get(policy.provider, "")) or None
+
+
+def signed_in(url: str) -> tuple[str, dict[str, str]]:
+    """An address without the user and password in it, and the header that says them instead of a key."""
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, {}
+    signed = base64.b64encode(unquote(user if ":" in user else f"{user}:").encode()).decode()
+    return parts._replace(netloc=host).geturl(), {"Authorization": f"Basic {signed}"}
 
 
 def found_in(environ: Mapping[str, str], probe: Callable[[], str | None] = lambda: None) -> dict[str, ModelPolicy]:

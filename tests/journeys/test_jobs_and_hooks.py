@@ -497,3 +497,27 @@ async def test_the_example_configuration_with_one_line_uncommented_works_as_it_i
             status, taken = await client.call("POST", example_call["path"], body, example_call["headers"])
             assert status == 202
             assert (await run_of(client, taken["run"]))["status"] == "ok"
+
+
+async def test_an_address_that_is_sent_back_as_it_was_shown_stays_as_it_is(tmp_path: Path) -> None:
+    url = "https://hooks.slack.com/services/T00/B00/abcdefghijklmnopqrstuvwx1?token=abc"
+    deliver = {"url": url, "headers": {"X-Key": "secret-value"}}
+    body = {"name": "morning", "schedule": "0 7 * * *", "message": "hi", "deliver": deliver}
+    async with running(tmp_path / "data", config()) as client:
+        status, job = await client.call("POST", "/v1/jobs", body)
+        assert status == 201, job
+        shown = job["deliver"]["url"]
+        assert shown == "https://hooks.slack.com/services/T00/B00/***?token=***"
+        again = {**body, "message": "hello", "deliver": {"url": shown}}
+        status, job = await client.call("PUT", "/v1/jobs/morning", again)
+        assert status == 200, job
+        kept = await client.daemon.parts.jobs.book.find("morning")
+        assert kept is not None
+        assert kept.policy.deliver is not None
+        assert kept.policy.deliver.url == url
+        assert kept.policy.deliver.headers["X-Key"].get_secret_value() == "secret-value"
+        for method, path, name in (("PUT", "/v1/jobs/morning", "morning"), ("POST", "/v1/jobs", "another")):
+            other = {**again, "name": name, "deliver": {"url": "https://hooks.slack.com/services/T00/B01/***"}}
+            status, problem = await client.call(method, path, other)
+            assert status == 422
+            assert problem["errors"][0]["place"] == "deliver.url"

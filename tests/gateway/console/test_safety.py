@@ -148,3 +148,28 @@ async def test_a_person_sees_their_own_chats_and_memories_and_no_page_of_adminis
             assert answer.status == 404, path
     async with browser.get("/console/memory/runs?pool=user:bob") as answer:
         assert run["id"] not in await answer.text()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "https://elsewhere.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "null", "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": "http://127.0.0.1:1", "Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "https://proxied.example", "Sec-Fetch-Site": "same-origin"}, 303),
+        ({"Origin": "https://known.example"}, 303),
+        ({"Origin": "OURS"}, 303),
+        ({}, 303),
+    ],
+)
+async def test_another_page_signs_nobody_in(tmp_path: Path, headers: dict[str, str], status: int) -> None:
+    settings = config(auth=TOKENS, server={"cors_origins": ["https://known.example"]})
+    async with running(tmp_path / "data", settings) as client, aiohttp.ClientSession(client.url) as session:
+        sent = {name: client.url if value == "OURS" else value for name, value in headers.items()}
+        form = {"token": "root-token-of-the-tests"}
+        async with session.post("/console/login", data=form, headers=sent, allow_redirects=False) as answer:
+            assert answer.status == status
+            assert (COOKIE in answer.cookies) == (status == 303)
+            if status == 403:
+                assert "server.cors_origins" in await answer.text()

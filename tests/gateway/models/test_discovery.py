@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from pydantic import SecretStr, ValidationError
 
-from gateway.models.discovery import key_of, probe_ollama
+from gateway.models.discovery import key_of, probe_ollama, signed_in
 from gateway.models.policy import ModelPolicy
 
 if TYPE_CHECKING:
@@ -71,3 +71,12 @@ def test_an_address_that_is_none_is_refused_at_the_edge(url: str) -> None:
 def test_a_model_without_a_name_is_refused() -> None:
     with pytest.raises(ValidationError, match="model is missing"):
         ModelPolicy(provider="anthropic")
+
+
+def test_a_user_and_password_in_an_address_become_a_header() -> None:
+    assert signed_in("http://ana:p%40ss@host:1/v1?a=b") == (
+        "http://host:1/v1?a=b",
+        {"Authorization": "Basic YW5hOnBAc3M="},
+    )
+    assert signed_in("http://ana@host") == ("http://host", {"Authorization": "Basic YW5hOg=="})
+    assert signed_in("http://host/@x") == ("http://host/@x", {})
