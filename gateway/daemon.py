@@ -107,8 +107,7 @@ class Daemon:
                 for task in background:
                     task.cancel()
         await parts.jobs.close()
-        await parts.said.stop()
-        await parts.vectors.stop()
+        await asyncio.gather(parts.said.stop(), parts.vectors.stop())
         await parts.workspaces.stop()
         await parts.kept_prefixes.close()
         await parts.engram_book.stop()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory.chroma_process import STOP_S, ChromaProcess
 from memory.chroma_store import COPIED, DROPPED
-from memory.index import COLLECTIONS, IndexBroken, collection_number
+from memory.index import COLLECTIONS, IndexNotOpen, collection_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,12 +109,14 @@ class ChromaIndex:
         self._thread.shutdown(wait=False)
 
     async def _ask(self, name: str, *values: Any) -> Any:
-        """What a method of ChromaStore answers. Raises IndexBroken. Without an answer in time the process is ended, and
-        the next question begins another."""
+        """What a method of ChromaStore answers. Raises IndexBroken; IndexNotOpen without an answer in time, after
+        the process was ended: the next question begins another."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._operation_s):
                 return await loop.run_in_executor(self._thread, self._process.ask, name, values)
         except TimeoutError as error:
             self._process.kill()
-            raise IndexBroken(f"The vector index did not answer within {self._operation_s:g} s.") from error
+            raise IndexNotOpen(
+                f"The vector index did not answer within {self._operation_s:g} s; it is opened again."
+            ) from error

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.chroma_store import ChromaStore
-from memory.index import IndexAway, IndexBroken
+from memory.index import IndexAway, IndexBroken, IndexNotOpen
 
 START_S = 60.0
 STOP_S = 5.0
@@ -39,12 +39,12 @@ class ChromaProcess:
             raise IndexAway("The process of the vector index could not be started; the log says why.") from error
         try:
             connection.send((name, values))
-            fine, answer = connection.recv()
+            answer = connection.recv()
         except (EOFError, OSError) as error:
             self._forget()
-            raise IndexBroken("The process of the vector index has ended; the index is rebuilt.") from error
-        if not fine:
-            raise IndexBroken(answer)
+            raise IndexNotOpen("The process of the vector index has ended; it is opened again.") from error
+        if isinstance(answer, IndexBroken):
+            raise answer
         return answer
 
     def _start(self) -> Connection:
@@ -52,7 +52,11 @@ class ChromaProcess:
         self._connection.send(self._told)
         if not self._connection.poll(START_S):
             _breeder.kill()
-        self.pid = self._connection.recv()
+        started = self._connection.recv()
+        if isinstance(started, IndexAway):
+            self._forget()
+            raise started
+        self.pid = started
         return self._connection
 
     def stop(self) -> None:
@@ -129,15 +133,30 @@ def main() -> None:
     affair: Ctrl-C reaches all of them."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_IGN)
-    import chromadb  # noqa: F401  # pyright: ignore[reportUnusedImport]
-
+    missing = _load()
     with socket.socket(fileno=0) as asked:
         while handed := socket.recv_fds(asked, 1, 1)[1]:
-            if os.fork() == 0:
+            if missing is not None:
+                with contextlib.suppress(EOFError, OSError), Connection(handed[0]) as connection:
+                    connection.recv()
+                    connection.send(missing)
+            elif os.fork() == 0:
                 asked.close()
                 _serve(Connection(handed[0]))
                 return
-            os.close(handed[0])
+            else:
+                os.close(handed[0])
+
+
+def _load() -> IndexAway | None:
+    """Why Chroma cannot be loaded; that is found out once, since it takes seconds."""
+    try:
+        import chromadb  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except Exception as error:
+        return IndexAway(
+            f"Chroma cannot be loaded ({type(error).__name__}: {error}). Install sessiond anew, then start it again."
+        )
+    return None
 
 
 def _serve(connection: Connection) -> None:
@@ -150,14 +169,14 @@ def _serve(connection: Connection) -> None:
                 connection.send(_answered(store, *question))
 
 
-def _answered(store: ChromaStore, name: str, values: tuple[Any, ...]) -> tuple[bool, Any]:
+def _answered(store: ChromaStore, name: str, values: tuple[Any, ...]) -> Any:
     """Damaged files make Chroma raise anything, also panics of its Rust side, which are no Exception."""
     try:
-        return True, getattr(store, name)(*values)
+        return getattr(store, name)(*values)
     except IndexBroken as error:
-        return False, str(error)
+        return error
     except BaseException as error:
-        return False, f"The vector index cannot be used ({type(error).__name__}: {str(error)[:200]})."
+        return IndexBroken(f"The vector index cannot be used ({type(error).__name__}: {str(error)[:200]}).")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from memory.chroma_files import clear_files, fill_new_memory, load_numbers, save_numbers
-from memory.index import IndexBroken, Near, by_collection, parse_point
+from memory.index import IndexBroken, IndexNotOpen, Near, by_collection, parse_point
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -117,7 +117,7 @@ class ChromaStore:
 
     def _check_there(self) -> None:
         if self._client is None:
-            raise IndexBroken("The vector index is not open; it is rebuilt.")
+            raise IndexNotOpen("The vector index is not open; it is opened again.")
         if self._url is not None or self._path is None:
             return
         try:

@@ -22,6 +22,10 @@ class IndexAway(IndexBroken):
     """It could not be looked at: that says nothing about its files, which are kept."""
 
 
+class IndexNotOpen(IndexBroken):
+    """Whoever had it open has ended, for whatever reason: it is opened again, and looked at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """What a vector stands for: the id of a text, and which version of it (a hash of pool and text).

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from memory.embed import EmbeddingFailed
-from memory.index import IndexAway, IndexBroken, parse_point, point_of
+from memory.index import IndexAway, IndexBroken, IndexNotOpen, parse_point, point_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -21,6 +21,8 @@ RETRY_S = 5.0
 HOPELESS = 3
 """More texts than this that fail one by one: the model counts as down, and not the texts as unfit."""
 RETRY_ROUNDS = 6
+ENDED_TWICE = 100
+"""Within so few answers, who has the index open ends because of what is in it."""
 
 Serving = Literal["starting", "building", "serving", "waiting"]
 
@@ -110,6 +112,7 @@ class Indexer:
         self._wake = asyncio.Event()
         self._rebuild = False
         self._suspect: IndexBroken | None = None
+        self._answers = ENDED_TWICE
         self._to_wipe: set[str] = set()
         self._caught_up: list[asyncio.Future[None]] = []
 
@@ -156,12 +159,14 @@ class Indexer:
             raise IndexBroken("The vector index is being built.")
         (vector,) = await self._embedder.embed_queries([text])
         try:
-            return await self._index.near(pools, vector, limit)
+            found = await self._index.near(pools, vector, limit)
         except IndexBroken as error:
             self._state = "waiting"
             self._suspect = error
             self._wake.set()
             raise
+        self._answers += 1
+        return found
 
     async def run(self) -> None:
         """Builds, follows the changes, and mends what breaks. Never raises for a model or an index that is down."""
@@ -177,7 +182,7 @@ class Indexer:
             except EmbeddingFailed as error:
                 await self._pause(str(error))
             except IndexBroken as error:
-                broken = broken or not isinstance(error, IndexAway)
+                broken = broken or self._is_damage(error)
                 await self._pause(str(error))
             except SourceFailed as error:
                 await self._pause(str(error))
@@ -185,6 +190,12 @@ class Indexer:
     async def close(self) -> None:
         """Closes the index. Call it when `run` has ended."""
         await self._index.close()
+
+    def _is_damage(self, error: IndexBroken) -> bool:
+        if isinstance(error, IndexNotOpen):
+            ended_twice, self._answers = self._answers < ENDED_TWICE, 0
+            return ended_twice
+        return not isinstance(error, IndexAway)
 
     async def _pause(self, problem: str) -> None:
         self._state = "waiting"
@@ -204,6 +215,7 @@ class Indexer:
         self._state = "building"
         self._fingerprint = fingerprint.name
         await self._index.open(fingerprint)
+        self._suspect = None  # searches that came while it was not open
         self._read = [await source.latest() for source in self._sources]
         there = await self._index.points()
         self._held = {}
@@ -252,6 +264,7 @@ class Indexer:
             await self._put_one_by_one(part)
             return
         await self._index.put([point for point, _ in part], vectors)
+        self._answers += 1
         for point, item in part:
             self._held[item.id] = point
             self._failed.pop(item.id, None)
@@ -270,6 +283,7 @@ class Indexer:
                 self._failed[item.id] = item
                 continue
             await self._index.put([point], vectors)
+            self._answers += 1
             self._held[item.id] = point
             self._failed.pop(item.id, None)
             self._done += 1

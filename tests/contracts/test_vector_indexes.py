@@ -17,7 +17,17 @@ import pytest
 from memory.chroma import ChromaIndex
 from memory.chroma_process import Breeder
 from memory.embed import Fingerprint, HashEmbedder
-from memory.index import COLLECTIONS, IndexAway, IndexBroken, ListIndex, Point, VectorIndex, collection_number, point_of
+from memory.index import (
+    COLLECTIONS,
+    IndexAway,
+    IndexBroken,
+    IndexNotOpen,
+    ListIndex,
+    Point,
+    VectorIndex,
+    collection_number,
+    point_of,
+)
 from tests.memory.leftovers import files_with_vector
 from tests.patience import PATIENCE_S, until
 
@@ -315,19 +325,17 @@ async def test_a_wipe_that_was_cut_is_done_by_the_next(tmp_path: Path, step: str
     await again.close()
 
 
-async def test_a_process_of_chroma_that_is_killed_is_an_error_and_a_reset_mends_it(tmp_path: Path) -> None:
+async def test_a_process_of_chroma_that_is_killed_is_an_error_and_what_it_held_is_there_again(tmp_path: Path) -> None:
     index = ChromaIndex(tmp_path / "index")
     await index.open(ONE)
     told = await fill(index)
     assert index.pid is not None
     os.kill(index.pid, signal.SIGKILL)
-    with pytest.raises(IndexBroken, match="has ended"):
+    with pytest.raises(IndexNotOpen, match="has ended"):
         await index.count()
-    with pytest.raises(IndexBroken, match="not open"):
+    with pytest.raises(IndexNotOpen, match="not open"):
         await found(index, ["user:ana"], "dog")
-    await index.reset()
     await index.open(ONE)
-    await fill(index)
     assert (await index.points()).keys() == told.keys()
     await index.close()
 
@@ -338,7 +346,7 @@ async def test_a_process_of_chroma_that_hangs_is_ended(tmp_path: Path) -> None:
     assert index.pid is not None
     os.kill(index.pid, signal.SIGSTOP)
     index._operation_s = 0.01
-    with pytest.raises(IndexBroken, match="did not answer within"):
+    with pytest.raises(IndexNotOpen, match="did not answer within"):
         await index.count()
     index._operation_s = PATIENCE_S
     await index.reset()
@@ -360,6 +368,19 @@ async def test_chroma_that_never_becomes_ready_is_begun_anew(tmp_path: Path, mon
     assert await index.count() == 0
     await index.close()
     hangs.kill()
+
+
+async def test_a_chroma_that_cannot_be_loaded_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "chromadb.py").write_text("raise ImportError('no such wheel')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    lacks = Breeder()
+    monkeypatch.setattr("memory.chroma_process._breeder", lacks)
+    index = ChromaIndex(tmp_path / "index")
+    for _ in range(2):
+        with pytest.raises(IndexAway, match="ImportError: no such wheel"):
+            await index.open(ONE)
+    await index.close()
+    lacks.kill()
 
 
 def _runs(pid: int) -> bool:

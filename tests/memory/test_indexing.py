@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from gateway.clock import ManualClock
 from memory.chroma import ChromaIndex
 from memory.embed import EmbeddingFailed, HashEmbedder
-from memory.index import IndexBroken, ListIndex, Point, point_of
-from memory.indexing import RETRY_ROUNDS, RETRY_S, Indexable, IndexChange, Indexer, SourceFailed
+from memory.index import IndexBroken, IndexNotOpen, ListIndex, Point, point_of
+from memory.indexing import ENDED_TWICE, RETRY_ROUNDS, RETRY_S, Indexable, IndexChange, Indexer, SourceFailed
 from memory.policy import IndexPolicy
 
 if TYPE_CHECKING:
@@ -195,6 +195,67 @@ async def test_points_that_vanish_or_appear_by_themselves_make_it_build_anew() -
         await one.until("waiting")
         await one.until("serving", RETRY_S)
         assert "foreign#1" not in await index.points()
+
+
+class Ending(ListIndex):
+    """Whoever has it open may end, and then it must be opened again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open_now = False
+        self.resets = 0
+
+    async def open(self, fingerprint: Fingerprint) -> None:
+        self.open_now = True
+        await super().open(fingerprint)
+
+    async def near(self, pools: Sequence[str] | None, vector: Vectors, limit: int) -> list[Near]:
+        if not self.open_now:
+            raise IndexNotOpen("ended")
+        return await super().near(pools, vector, limit)
+
+    async def count(self) -> int:
+        if not self.open_now:
+            raise IndexNotOpen("ended")
+        return await super().count()
+
+    async def reset(self) -> None:
+        self.resets += 1
+        await super().reset()
+
+
+async def test_an_index_whose_process_ended_is_opened_again_and_made_anew_when_that_comes_twice() -> None:
+    index = Ending()
+    async with running(index, Texts(a="one", b="two")) as one:
+
+        async def end() -> None:
+            index.open_now = False
+            with pytest.raises(IndexNotOpen):
+                await one.indexer.near(["user:ana"], "one", 1)
+            await one.until("serving", RETRY_S)
+            assert await one.find("one") == ["a", "b"]
+
+        await end()
+        assert index.resets == 0
+        for _ in range(ENDED_TWICE):
+            await one.find("one")
+        await end()
+        assert index.resets == 0
+        await end()
+        assert index.resets == 1
+
+
+async def test_searches_that_met_a_process_that_had_ended_cost_no_index() -> None:
+    index = Ending()
+    async with running(index, Texts(a="one")) as one:
+        index.open_now = False
+        told = await asyncio.gather(
+            *(one.indexer.near(["user:ana"], "one", 1) for _ in range(5)), return_exceptions=True
+        )
+        assert all(isinstance(error, IndexBroken) for error in told)
+        await one.until("serving", RETRY_S)
+        await one.find("one")
+        assert index.resets == 0
 
 
 async def test_a_source_that_cannot_be_read_is_asked_again() -> None:
