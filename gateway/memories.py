@@ -104,6 +104,8 @@ class MemoryPart:
         return await opening.open_memories(self._path, self._clock, self._policy, projects)
 
     async def _upkeep(self, memories: Memories) -> None:
+        if await memories.store.cut_anew():
+            log.info("memory.cut_anew", why="texts are cut into words in another way")
         await memories.store.scrub()
         if self._policy.trash.days is not None:
             await memories.store.purge_old(self._clock.now() - timedelta(days=self._policy.trash.days))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memory.records import TextHit
-from memory.text import cut, cut_query
+from memory.text import cut, cut_query, cut_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from memory.chunk import Chunk
 
 FORMAT = 1
+"""Of the tables; how texts are cut belongs to the format of a file as well."""
 MAX_TERMS = 64
 SECURE_DELETE_SINCE = (3, 42, 0)
 _IN_ONE_QUERY = 500
@@ -199,13 +200,14 @@ class ChunkDatabase:
         for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
             file.execute(f"PRAGMA {pragma}")
         (version,) = file.execute("PRAGMA user_version").fetchone()
+        wanted = (cut_version(cut) + FORMAT) % 2**31 or 1
         if version == 0:
             file.executescript(_SCHEMA)
             if sqlite3.sqlite_version_info >= SECURE_DELETE_SINCE:
                 file.execute("INSERT INTO words (words, rank) VALUES ('secure-delete', 1)")
-            file.execute(f"PRAGMA user_version = {FORMAT}")
+            file.execute(f"PRAGMA user_version = {wanted}")
             file.commit()
-        elif version != FORMAT:
+        elif version != wanted:
             file.close()
             raise sqlite3.DatabaseError(f"format {version}")
         return file

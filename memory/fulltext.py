@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import text
 
 from memory.records import TextHit
+from memory.text import cut_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -58,6 +59,24 @@ class FullText:
             text(f"INSERT INTO {TABLE} (rowid, pool, words) VALUES (:number, :pool, :words)"),  # noqa: S608
             fields,
         )
+
+    @property
+    def version(self) -> int:
+        return cut_version(self._terms)
+
+    async def put_again(self, connection: AsyncConnection, after: int, limit: int) -> int | None:
+        """Cuts the next rows anew. Returns the number of the last one; None: there are no more."""
+        kept = text(
+            f"SELECT memories.number, memories.pool, memories.text FROM {TABLE} "  # noqa: S608
+            f"JOIN memories ON memories.number = {TABLE}.rowid "
+            f"WHERE {TABLE}.rowid > :after ORDER BY {TABLE}.rowid LIMIT :limit"
+        )
+        rows = [
+            (int(row[0]), str(row[1]), str(row[2]))
+            for row in await connection.execute(kept, {"after": after, "limit": limit})
+        ]
+        await self.put(connection, rows)
+        return rows[-1][0] if rows else None
 
     async def drop(self, connection: AsyncConnection, numbers: Sequence[int]) -> None:
         if numbers:

@@ -45,6 +45,9 @@ NO_FILTERS = Filters()
 MOST_POOLS = 1000
 """Pools an administrator's search over all of them looks into."""
 
+WORDS = "words"
+CUT_AT_ONCE = 200
+
 UNSORTED_POOL = memories.c.pool.concat("")
 """The pool for rows that are chosen by id: as a column it would make SQLite read all of a pool instead."""
 
@@ -294,6 +297,21 @@ class MemoryStore:
     async def scrub(self) -> bool:
         """Wipes what purges have left in files; True when nothing is left to do."""
         return await scrub_if_due(self._records, self._fulltext)
+
+    async def cut_anew(self) -> bool:
+        """Where texts are cut in another way than before, all are, page by page; False: they are as they should be."""
+        version = self._fulltext.version
+        async with self._records.reading() as connection:
+            known = (await connection.execute(select(state.c.value).where(state.c.name == WORDS))).scalar()
+        if known == version:
+            return False
+        at: int | None = 0
+        while at is not None:
+            async with self._records.writing() as connection:
+                at = await self._fulltext.put_again(connection, at, CUT_AT_ONCE)
+                if at is None:
+                    await set_state(connection, WORDS, version)
+        return True
 
     async def note_recalled(self, viewer: Viewer, ids: Sequence[str]) -> None:
         """A recall raises vitality; within a day of the last one it counts once. Nothing else of a memory changes."""

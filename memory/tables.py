@@ -155,7 +155,8 @@ state = Table(
         "name",
         String(32),
         primary_key=True,
-        comment="`change`: last number given; `scrub`: its value at the last purge, 0 once the files are wiped",
+        comment="`change`: last number given; `scrub`: its value at the last purge, 0 once the files are wiped; "
+        "`words`: how texts are cut",
     ),
     Column("value", BigInteger, nullable=False),
 )

@@ -49,13 +49,15 @@ async def make_tables(path: Path) -> None:
 
 
 @asynccontextmanager
-async def opened(path: Path, clock: Clock, policy: MemoryPolicy | None = None) -> AsyncIterator[Memories]:
+async def opened(
+    path: Path, clock: Clock, policy: MemoryPolicy | None = None, fulltext: FullText | None = None
+) -> AsyncIterator[Memories]:
     policy = policy or MemoryPolicy()
     await make_tables(path)
     engine = await open_database(path, MetaData())
     records = Records(engine)
     await records.migrate()
-    fulltext = FullText(cut, cut_query)
+    fulltext = fulltext or FullText(cut, cut_query)
     store = MemoryStore(records, fulltext, policy, new_id=clock.new_id, now=clock.now)
     try:
         yield Memories(

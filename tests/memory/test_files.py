@@ -128,6 +128,19 @@ async def test_what_changed_while_the_daemon_was_down_is_taken_over_and_a_damage
         assert await shelf.find("gamma") == ["memory/a.md:1-1"]
 
 
+async def test_files_are_read_anew_when_texts_are_cut_in_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("memory.chunks.cut", str.split)
+        async with following(tmp_path) as shelf:
+            shelf.write("memory/a.md", "zebras 0042")
+            await shelf.until("0042", ["memory/a.md:1-1"])
+            assert await shelf.find("zebra") == []
+    async with following(tmp_path) as shelf:
+        assert await shelf.find("zebra") == ["memory/a.md:1-1"]
+
+
 async def test_a_piece_that_stays_keeps_its_id_when_lines_are_put_before_it(tmp_path: Path) -> None:
     body = "\n\n".join(f"## Part {number}\n\n" + f"word{number} " * 300 for number in range(3))
     async with following(tmp_path) as shelf:

@@ -11,9 +11,11 @@ import pytest
 
 from gateway.clock import ManualClock
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
+from memory.fulltext import FullText
 from memory.policy import MemoryPolicy
 from memory.records import KEEP, Change, Draft, Filters, ListQuery, TopicChange, TopicDraft, Written, user_pool
 from memory.removal import purge_rows
+from memory.text import cut
 from tests.memory.leftovers import files_with_text
 from tests.memory.opened import ROOT, opened, person
 
@@ -55,6 +57,25 @@ async def test_a_new_person_has_five_topics_and_one_that_was_deleted_stays_away(
     await memories.topics.delete_topic(ANA, topics[0].id)
     memories.topics._ready.clear()  # as after a restart
     assert len(await memories.topics.topics(ANA)) == 4
+
+
+async def test_texts_that_were_cut_in_another_way_are_found_once_they_are_cut_anew(
+    memories: Memories, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await memories.store.cut_anew()
+    monkeypatch.setattr("memory.store.CUT_AT_ONCE", 2)
+    for number in range(5):
+        await added(memories, f"idea {number}")
+    gone = await added(memories, "idea of yesterday")
+    await memories.delete(ANA, gone.id)
+    other_words = FullText(lambda text: [f"{word}x" for word in cut(text)])
+    async with opened(tmp_path / "state.db", clock, fulltext=other_words) as later:
+        assert await texts(later, "idea") == []
+        assert await later.store.cut_anew()
+        assert sorted(await texts(later, "idea")) == [f"idea {number}" for number in range(5)]
+        assert not await later.store.cut_anew()
+        await later.restore(ANA, gone.id)
+        assert "idea of yesterday" in await texts(later, "idea")
 
 
 async def test_a_contradiction_supersedes_and_the_past_can_be_asked(memories: Memories, clock: ManualClock) -> None:

@@ -20,6 +20,8 @@ FOUND = [
     ("Invoice INV-2024_0042 was paid", "inv 0042"),
     ("Melanie's brother's car", "Melanie brother"),
     ("It costs ½ of ﬁve ㎏", "five kg"),
+    ("A zebra, one idea, a photo, the pizza and a potato", "zebras ideas photos pizzas potatoes"),
+    ("Zebras, ideas, photos, pizzas and potatoes", "zebra idea photo pizza potato"),
     # Czech: cases, numbers, alternating consonants, a vowel that comes and goes
     ("Ve středu jedu do Prahy", "Praha"),
     ("Bydlím v Praze na Žižkově", "Praha Žižkov"),
