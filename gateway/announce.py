@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from sessions.session import Session
     from sessions.store import SessionStore
 
+TOLD_BY_ENTRIES = ("session.started", "compaction")
+"""What turns tell their own followers, too."""
+
 
 def announce(store: SessionStore, bus: EventBus) -> Callable[[Session, Sequence[Entry]], None]:
     """A hook for the store: whoever ends a session, by a command, a reset or a timer, it is told once, and here.

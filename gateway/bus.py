@@ -17,7 +17,10 @@ MISSED = "Events before this one are gone. Read the transcripts of the sessions 
 
 @dataclass(frozen=True, slots=True)
 class BusEvent:
-    """One event. `session` and `owner` are those of the session it belongs to; `id` is where to go on after it."""
+    """One event. `session` and `owner` are those of the session it belongs to; `id` is where to go on after it.
+
+    `turn`: whose own events tell the same.
+    """
 
     id: str
     name: str
@@ -25,6 +28,7 @@ class BusEvent:
     session: str | None
     owner: str | None
     fields: dict[str, Any]
+    turn: str | None = None
 
 
 class _Reader:
@@ -74,11 +78,20 @@ class EventBus:
         """The events that can still be asked for."""
         return [event for event in self._events if event is not None]
 
-    def emit(self, name: str, fields: dict[str, Any], *, key: str, session: str | None, owner: str | None) -> None:
+    def emit(
+        self,
+        name: str,
+        fields: dict[str, Any],
+        *,
+        key: str,
+        session: str | None,
+        owner: str | None,
+        turn: str | None = None,
+    ) -> None:
         """Tells everybody who follows the key. Returns at once."""
         number = self._first + len(self._events)
         told = {"key": key, "session": session, **fields}
-        event = BusEvent(f"{self.run}-{number}", name, key, session, owner, told)
+        event = BusEvent(f"{self.run}-{number}", name, key, session, owner, told, turn)
         self._events.append(event)
         self._characters += _characters(event)
         while len(self._events) > self._kept or (self._characters > self._kept_characters and len(self._events) > 1):

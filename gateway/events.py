@@ -85,6 +85,14 @@ class EventLog:
             self._changed.set()
             self._changed = None
 
+    def since(self, name: str) -> str:
+        """The id to go on from, so that only what came after the last event of a name follows."""
+        for position in range(len(self._items) - 1, -1, -1):
+            item = self._items[position]
+            if not isinstance(item, _Text) and item[0] == name:
+                return f"{self._prefix}{position + 1}.0"
+        return f"{self._prefix}{START}"
+
     async def follow(self, after: str = START) -> AsyncIterator[TurnEvent]:
         """Events after the one with id `after`, then new ones as they come, until the log is closed."""
         ours = after.startswith(self._prefix)

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from gateway.announce import TOLD_BY_ENTRIES
 from gateway.commands import may_use, parse_command
 from gateway.lanes import STARTED, Lanes, pending_end
 from gateway.models.base import UnknownModel
@@ -306,10 +307,10 @@ class Turns:
             return held
 
         def tell(name: str, fields: dict[str, Any]) -> None:
-            if name not in ("session.started", "compaction"):
+            if name not in TOLD_BY_ENTRIES:
                 record = session.record
                 told = {**fields, "turn": wanted}
-                self._bus.emit(name, told, key=record.key, session=record.session, owner=record.owner)
+                self._bus.emit(name, told, key=record.key, session=record.session, owner=record.owner, turn=wanted)
 
         return Turn(wanted, session, incoming, mode, tell, origin=self._bus.run)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.journeys.daemon import KEY, Client, config, running
+from tests.bench.standin import Pace, StandIn
+from tests.journeys.daemon import KEY, Client, config, model_settings, running
+from tests.patience import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,3 +98,47 @@ async def test_a_compaction_is_told_once(offline: Client) -> None:
     await offline.call("POST", f"/v1/sessions/{KEY}/compact", {})
     told = [e.fields["state"] for e in offline.daemon.parts.bus.recent() if e.name == "compaction"]
     assert [state for state in told if state != "progress"] == ["started", "done"]
+
+
+async def test_one_stream_tells_of_a_key_and_brings_the_text_of_its_replies(tmp_path: Path) -> None:
+    async with (
+        StandIn(Pace(token_ms=1)) as standin,
+        running(tmp_path, config(**model_settings(standin.base_url))) as on,
+    ):
+        reader = await opened(on, f"/v1/events?keys={KEY}&text=true", 1000)
+        first = await on.say("hello, " + "and more " * 10)
+        second = await on.say("call:current_time {}")
+        on.daemon.stop()
+        events = await reader
+    for turn in (first, second):
+        own = [(name, fields) for _, name, fields in events if fields.get("turn") == turn["turn"]]
+        assert [name for name, _ in own if name in ("accepted", "done")] == ["accepted", "done"]
+        assert own[0][0] == "accepted"
+        assert {fields["key"] for _, fields in own} == {KEY}
+        at = [n for n, (name, _) in enumerate(own) if name == "tool_result"]
+        said = "".join(fields["text"] for name, fields in own[at[-1] if at else 0 :] if name == "delta")
+        assert said == turn["text"]
+    assert names(events)[:2] == ["open", "session.started"]
+
+
+async def test_whoever_comes_later_gets_what_is_being_written_from_its_beginning(tmp_path: Path) -> None:
+    async with (
+        StandIn(Pace(token_ms=20)) as standin,
+        running(tmp_path, config(**model_settings(standin.base_url))) as on,
+    ):
+        posted = await on.post("hello, " + "and more " * 3000)
+        turn = on.daemon.parts.turns.live(posted["turn"])
+        assert turn is not None
+        await until(lambda: len("".join(turn.shown)) > 30)
+        for _ in range(2):
+            events = await on.events("GET", f"/v1/events?keys={KEY}&text=true", limit=4)
+            assert names(events) == ["open", "accepted", "delta", "delta"]
+            assert events[2][2]["text"].startswith("echo: hello, and")
+        await on.call("POST", f"/v1/turns/{turn.id}/stop")
+
+
+async def test_a_stream_with_text_names_its_keys(offline: Client) -> None:
+    status, content = await offline.call("GET", "/v1/events?text=true")
+    assert (status, content["errors"][0]["detail"]) == (422, "A stream with the text of replies names its keys."), (
+        content
+    )

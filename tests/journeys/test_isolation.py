@@ -173,7 +173,7 @@ async def test_event_streams_hold_only_what_a_token_may_see(turns: tuple[Client,
     hidden = KEYS.keys() - SEES[caller]
     client.token = caller
     for owner in hidden:
-        for address in (f"/v1/sessions/{KEYS[owner]}/events", f"/v1/events?keys={KEYS[owner]}"):
+        for address in (f"/v1/sessions/{KEYS[owner]}/events", f"/v1/events?keys={KEYS[owner]}&text=true"):
             status, content = await client.call("GET", address)
             assert status == 404, (address, content)
     own = {KEYS[owner] for owner in SEES[caller]}

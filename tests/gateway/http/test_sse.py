@@ -204,3 +204,14 @@ async def test_many_readers_cost_the_log_one_copy(serve: Serve) -> None:
     for text in texts:
         pieces = [line.split('"')[3] for line in text.splitlines() if line.startswith("data: ")]
         assert "".join(pieces) == "one two three"
+
+
+async def test_what_came_after_the_last_event_of_a_name_can_be_asked_for() -> None:
+    log = EventLogOf("accepted")
+    assert log.since("tool_call").endswith("0.0")
+    log.emit_text("Let me look.")
+    for name in ("tool_call", "tool_call", "tool_result"):
+        log.emit(name)
+    log.emit_text("It is noon.")
+    told = [(event.name, event.fields.get("text")) async for event in log.follow(log.since("tool_call"))]
+    assert told == [("tool_result", None), ("delta", "It is noon.")]
