@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 CHAT = f"/console/sessions/{KEY}"
+SCROLL = """(to) => {
+  scrollTo(0, to);
+  window.read = [...document.querySelectorAll("#items .message")].find((one) => one.getBoundingClientRect().bottom > 0);
+  return { text: read.innerText, top: read.getBoundingClientRect().top };
+}"""
+WHERE = "() => ({ text: read.innerText, top: read.getBoundingClientRect().top })"
 
 
 @pytest.fixture
@@ -99,3 +105,24 @@ async def test_a_pinned_message_says_so_and_stays_word_for_word(page: Page, clie
     await expect(message.locator(".tag")).to_have_text("pinned")
     await message.get_by_role("button", name="Unpin").click()
     await expect(message.locator(".tag")).to_have_count(0)
+
+
+async def test_older_messages_come_up_to_the_first_one_and_what_is_read_stays_in_its_place(
+    page: Page, client: Client
+) -> None:
+    for number in range(70):
+        await client.say(f"Number {number}. " + "It stands by the river. " * (number % 7), key=KEY)
+    await page.goto(CHAT)
+    messages, older = page.locator("#items .message"), page.locator("#items .older")
+    await expect(messages).to_have_count(40)
+    await expect(messages.last).to_be_in_viewport()
+    for to, count in ((0, 80), (150, 120), (0, 140)):
+        read = await page.evaluate(SCROLL, to)
+        await expect(messages).to_have_count(count)
+        now = await page.evaluate(WHERE)
+        assert now["text"] == read["text"]
+        assert abs(now["top"] - read["top"]) <= 2, (to, read, now)
+    await expect(older).to_have_count(0)
+    await expect(messages.first).to_contain_text("Number 0.")
+    await page.evaluate(SCROLL, 0)
+    await expect(messages.first).to_be_in_viewport()

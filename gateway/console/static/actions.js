@@ -4,6 +4,7 @@
 // left out), "stay", or where to go.
 
 import { call, filled, toast, toastLater } from "./console.js";
+import { sent } from "./pieces.js";
 
 /** The fields of a form as JSON. An empty field is left out, unless it says what empty means. */
 export function fieldsOf(form) {
@@ -52,6 +53,7 @@ async function act(element, body) {
   const said = done ? filled(done, answer) : "";
   const back = undo ? { label: undoLabel, call: filled(undo, answer) } : undefined;
   if (then === "stay") {
+    if (element.elements) sent(element);
     if (said) toast(said, back);
     document.dispatchEvent(new CustomEvent("changed"));
     return;

@@ -2,6 +2,8 @@
 
 import { compose } from "./composer.js";
 import { call, filled, localTimes, toast } from "./console.js";
+import { follow } from "./live.js";
+import { putPieces, readAgain } from "./pieces.js";
 
 const chat = document.querySelector(".chat");
 const texts = chat.dataset;
@@ -38,11 +40,13 @@ function fetchNew() {
 
 async function fetchOnce() {
   const answer = await fetch(`${page}/entries?after=${lastSeq()}`);
+  if (answer.redirected) return location.assign("/console/login");
   if (!answer.ok) throw new Error(answer.statusText);
   const told = answer.headers;
   if (told.get("X-Session") && told.get("X-Session") !== session) {
     // another session has begun: its messages are numbered anew, those of the former one stay on the page
     if (session) for (const item of items.querySelectorAll("[data-seq]")) [item.id, item.dataset.seq] = ["", "0"];
+    for (const button of items.querySelectorAll("[data-before]")) delete button.dataset.before;
     session = told.get("X-Session");
     again = true;
     return;
@@ -63,42 +67,51 @@ async function fetchOnce() {
   if (stay) toFoot();
 }
 
-items.addEventListener("click", async (event) => {
-  const before = event.target.dataset?.before;
-  if (!before) return;
-  event.preventDefault();
-  const answer = await fetch(`${page}/entries?before=${before}`);
-  if (!answer.ok) return toast(answer.statusText);
+/** Puts older messages above those on the page; what is read stays where it is. */
+async function showOlder(button) {
+  if (button.hasAttribute("aria-busy")) return;
+  button.setAttribute("aria-busy", "true");
+  const answer = await fetch(`${page}/entries?before=${button.dataset.before}`).catch(() => null);
+  button.removeAttribute("aria-busy");
+  if (!answer?.ok) return toast(answer?.statusText ?? texts.offline);
   const part = parsed(await answer.text());
   localTimes(part);
-  const height = document.body.scrollHeight;
-  event.target.closest("p").replaceWith(part);
-  window.scrollBy(0, document.body.scrollHeight - height);
+  const place = button.closest("p");
+  const next = place.nextElementSibling;
+  const stood = next.getBoundingClientRect().top;
+  place.replaceWith(part);
+  window.scrollBy({ top: next.getBoundingClientRect().top - stood, behavior: "instant" });
+  watchOlder();
+}
+
+items.addEventListener("click", (event) => {
+  if (!event.target.dataset?.before) return;
+  event.preventDefault();
+  showOlder(event.target);
 });
 
 // older messages come by themselves when the reader scrolls up to them
-new IntersectionObserver((seen) => {
-  if (seen.some((one) => one.isIntersecting) && window.scrollY > 0) items.querySelector("[data-before]")?.click();
-}).observe(items.firstElementChild ?? items);
+const nearOlder = new IntersectionObserver(
+  (seen) => {
+    for (const one of seen) if (one.isIntersecting) one.target.querySelector("[data-before]")?.click();
+  },
+  { rootMargin: "400px 0px 0px" },
+);
+
+function watchOlder() {
+  nearOlder.disconnect();
+  const place = items.querySelector(".older");
+  if (place) nearOlder.observe(place);
+}
 
 // --- what stands beside it ----------------------------------------------------------------------------------------
 
-/** Puts in the pieces of the panel that have changed; not the one somebody is typing in. */
 async function refreshPanel() {
-  const answer = await fetch(`${page}/panel`);
-  if (!answer.ok) return;
-  const part = parsed(await answer.text());
-  localTimes(part);
+  const fresh = await readAgain(`${page}/panel`);
+  if (!fresh) return;
   const panel = document.getElementById("panel");
-  if (!panel.querySelector("[data-piece]")) panel.replaceChildren(...part.getElementById("panel").children);
-  for (const piece of part.querySelectorAll("[data-piece]")) {
-    const known = document.getElementById(piece.id);
-    if (!known) continue;
-    if (known.contains(document.activeElement) && known.id !== "queue") continue;
-    const open = [...known.querySelectorAll("details")].map((one) => one.open);
-    piece.querySelectorAll("details").forEach((one, at) => (one.open = open[at] ?? false));
-    known.replaceWith(piece);
-  }
+  if (!panel.querySelector("[data-piece]")) panel.replaceChildren(...fresh.getElementById("panel").cloneNode(true).children);
+  putPieces(fresh);
 }
 
 document.addEventListener("changed", () => Promise.all([fetchNew(), refreshPanel()]));
@@ -125,48 +138,49 @@ document.querySelector(".talk").addEventListener("click", async (event) => {
 
 // --- what is being said -------------------------------------------------------------------------------------------
 
-/** Replies being written, by turn: the place of the text, and the stream that brings it. */
+/** Replies being written, by turn: the place of the text, and what of it is not in the chat yet. */
 const replies = new Map();
+/** Turns whose end has been told: an older answer of the daemon may still call them running. */
+const over = new Set();
 
-function follow(turn) {
-  if (replies.has(turn)) return;
-  const article = document.createElement("article");
-  article.className = "message theirs";
-  const body = document.createElement("div");
-  body.className = "text plain";
-  article.append(body);
-  running.append(article);
-  const stream = new EventSource(`/v1/turns/${turn}/events`);
-  replies.set(turn, { article, stream });
-  let said = "";
-  stream.addEventListener("delta", (event) => {
-    const stay = atFoot();
-    said += JSON.parse(event.data).text;
-    body.textContent = said;
-    if (stay) toFoot();
-  });
-  // what is said before a call is a message of its own, which the chat holds by now
-  stream.addEventListener("tool_call", () => {
-    said = "";
-    fetchNew().then(() => (body.textContent = said));
-  });
-  for (const name of ["tool_result", "recall"]) stream.addEventListener(name, fetchNew);
-  stream.addEventListener("done", () => settle(turn));
-  // the end of the turn, or of the connection: then the stream of the chat says how it goes on
-  stream.addEventListener("error", (event) => (event.data === undefined ? drop(turn) : settle(turn)));
-  showRunning();
+function replyOf(turn) {
+  if (!replies.has(turn)) {
+    const article = document.createElement("article");
+    article.className = "message theirs";
+    const body = document.createElement("div");
+    body.className = "text plain";
+    article.append(body);
+    running.append(article);
+    replies.set(turn, { article, body, said: "" });
+    showRunning();
+  }
+  return replies.get(turn);
+}
+
+function write({ turn, text }) {
+  const reply = replyOf(turn);
+  const stay = atFoot();
+  reply.said += text;
+  reply.body.textContent = reply.said;
+  if (stay) toFoot();
+}
+
+/** What is said before a call is a message of its own, which the chat holds by now. */
+function calledTool({ turn }) {
+  const reply = replyOf(turn);
+  reply.said = "";
+  return fetchNew().then(() => (reply.body.textContent = reply.said), () => {});
 }
 
 function drop(turn) {
-  replies.get(turn)?.stream.close();
   replies.get(turn)?.article.remove();
   replies.delete(turn);
   showRunning();
 }
 
-async function settle(turn) {
-  replies.get(turn)?.stream.close();
-  await fetchNew().catch(() => {});
+async function settle({ turn }) {
+  over.add(turn);
+  await readNew();
   for (const tag of items.querySelectorAll(".waiting")) if (tag.dataset.turn === turn) tag.remove();
   drop(turn);
   await refreshPanel();
@@ -177,44 +191,44 @@ function showRunning() {
   stop.hidden = replies.size === 0;
 }
 
-/** At the start and after a lost connection: what was missed is on disk, and what runs is followed from its beginning. */
-async function catchUp() {
-  for (const turn of [...replies.keys()]) drop(turn);
-  try {
-    await fetchNew();
-  } catch {
-    return; // the stream says when the daemon is back
-  }
+/** What was missed is on disk; of a reply that is being written all that is not there comes again. */
+async function catchUp(events) {
+  const former = [...replies.keys()];
+  const before = `${lastSeq()} ${former}`;
+  for (const reply of replies.values()) reply.said = "";
+  await fetchNew();
   link.textContent = "";
-  for (const turn of running.dataset.turns.split(" ").filter(Boolean)) follow(turn);
-  if (session) await refreshPanel();
+  const now = running.dataset.turns.split(" ").filter((turn) => turn && !over.has(turn));
+  for (const turn of former) if (!now.includes(turn)) drop(turn);
+  for (const turn of now) {
+    const { body, said } = replyOf(turn);
+    body.textContent = said;
+  }
+  if (session && (events || before !== `${lastSeq()} ${[...replies.keys()]}`)) await refreshPanel();
 }
 
-let events = null;
-function listen() {
-  events = new EventSource(`/v1/events?keys=${encodeURIComponent(key)}`);
-  events.addEventListener("open", catchUp);
-  events.addEventListener("gap", catchUp);
-  events.addEventListener("error", (event) => {
-    if (event.data !== undefined) return;
-    link.textContent = texts.offline;
-    // a browser gives up when the daemon refuses it while it starts
-    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 2000);
-  });
-  events.addEventListener("accepted", (event) => {
-    follow(JSON.parse(event.data).turn);
-    fetchNew().then(refreshPanel, () => {});
-  });
-  events.addEventListener("compaction", (event) => {
-    const told = JSON.parse(event.data);
-    if (told.state === "progress") showCompacting(filled(texts.compactingOf, told));
-    else fetchNew().then(refreshPanel, () => {});
-  });
-  for (const name of ["session.started", "session.ended", "done"]) {
-    events.addEventListener(name, () => fetchNew().then(refreshPanel, () => {}));
-  }
-}
-listen();
+const readNew = () => fetchNew().catch(() => {});
+const readOn = () => fetchNew().then(refreshPanel, () => {});
+
+follow(`/v1/events?keys=${encodeURIComponent(key)}&text=true`, {
+  begun: catchUp,
+  lost: () => (link.textContent = texts.offline),
+  events: {
+    accepted({ turn }) {
+      if (!over.has(turn)) replyOf(turn);
+      return readOn();
+    },
+    delta: write,
+    tool_call: calledTool,
+    tool_result: readNew,
+    recall: readNew,
+    compaction: (told) => (told.state === "progress" ? showCompacting(filled(texts.compactingOf, told)) : readOn()),
+    "session.started": readOn,
+    "session.ended": readOn,
+    done: settle,
+    error: settle,
+  },
+});
 
 // --- saying something ----------------------------------------------------------------------------------------------
 
@@ -229,9 +243,10 @@ const composer = compose({
   api,
   notSent: texts.notSent,
   sent: async () => {
-    await fetchNew().catch(() => {});
+    await readNew();
     toFoot();
   },
 });
 
 toFoot();
+watchOlder();
