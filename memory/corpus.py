@@ -85,7 +85,8 @@ class MemoryCorpus:
 
 
 class MemorySearch:
-    """Words, and vectors where there are some. `fetch` ranks nothing: the newest come first."""
+    """What is true now, or was at a time, by words, and by vectors where there are some. `fetch` ranks nothing: the
+    newest come first."""
 
     def __init__(
         self, store: MemoryStore, policy: MemoryPolicy, now: Callable[[], datetime], vectors: NearTexts | None = None
@@ -96,6 +97,7 @@ class MemorySearch:
         self.vectors = vectors
 
     async def search(self, viewer: Viewer, query: str, *, mode: Mode, limit: int, filters: Filters) -> Findings:
+        filters = dataclasses.replace(filters, current=filters.as_of is None)
         if mode == "fetch":
             found, _ = await self._store.page(viewer, filters, ListQuery(limit=limit))
             return Findings(tuple(MemoryHit(memory, 0.0) for memory in found))

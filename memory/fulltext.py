@@ -26,7 +26,7 @@ _HITS = (
     f"JOIN memories ON memories.number = {TABLE}.rowid "
     f"WHERE {TABLE} MATCH :match AND {{state}} ORDER BY score DESC, memories.number DESC LIMIT :limit"
 )
-_ACTIVE = "memories.state = 'active' AND :at IS NULL"
+_ACTIVE = "(memories.state = 'active' OR (memories.state = 'superseded' AND memories.valid_to > :at))"
 _VALID = (
     "memories.state IN ('active', 'superseded') AND memories.valid_from <= :at "
     "AND (memories.valid_to IS NULL OR memories.valid_to > :at)"
@@ -84,9 +84,17 @@ class FullText:
             await connection.execute(statement, [{"number": number} for number in numbers])
 
     def hits(
-        self, connection: Connection, words: str, pools: Sequence[Pool], limit: int, *, as_of: int | None = None
+        self,
+        connection: Connection,
+        words: str,
+        pools: Sequence[Pool],
+        limit: int,
+        *,
+        now: int,
+        as_of: int | None = None,
     ) -> list[TextHit]:
-        """The best active memories of these pools, or those valid at a time (milliseconds), the best first (BM25).
+        """The best active memories of these pools, and those that will be superseded later than `now`; or those valid
+        at a time. Both in milliseconds; the best first (BM25).
 
         What is superseded or in the trash is left out before the limit, so it cannot crowd out what counts.
         """
@@ -97,7 +105,11 @@ class FullText:
         places = " OR ".join(_quoted(_pool_term(str(pool))) for pool in pools)
         found = connection.execute(
             text(_HITS.format(state=_ACTIVE if as_of is None else _VALID)),
-            {"match": f"pool : ({places}) AND words : ({wanted})", "limit": limit, "at": as_of},
+            {
+                "match": f"pool : ({places}) AND words : ({wanted})",
+                "limit": limit,
+                "at": now if as_of is None else as_of,
+            },
         )
         return [TextHit(str(row[0]), float(row[1])) for row in found]
 

@@ -7,7 +7,7 @@ import binascii
 import json
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, exists, false, or_, select, true
+from sqlalchemy import ColumnElement, and_, exists, false, not_, or_, select, true
 from sqlalchemy.orm import aliased
 
 from memory.access import own_scope, readable, readable_among
@@ -57,11 +57,12 @@ def fitting(viewer: Viewer, filters: Filters, column: ColumnElement[str] = memor
     return and_(*conditions)
 
 
-def valid(as_of: datetime | None) -> ColumnElement[bool]:
-    """Active rows; or what was true at a time, unless it was deleted since: also former versions of what is active."""
-    if as_of is None:
-        return ACTIVE
-    at = millis(checked_time("as_of", as_of))
+def valid(filters: Filters, now: datetime) -> ColumnElement[bool]:
+    """Active rows, or what is true now; or what was true at a time, unless it was deleted since: also former versions
+    of what is active."""
+    if filters.as_of is None:
+        return _true_now(millis(now)) if filters.current or filters.recalled else ACTIVE
+    at = millis(checked_time("as_of", filters.as_of))
     head = aliased(memories)
     alive = exists(select(head.c.id).where(head.c.id == memories.c.current, head.c.state == "active"))
     return and_(
@@ -69,6 +70,21 @@ def valid(as_of: datetime | None) -> ColumnElement[bool]:
         memories.c.valid_from <= at,
         or_(memories.c.valid_to.is_(None), memories.c.valid_to > at),
     )
+
+
+def _true_now(now: int) -> ColumnElement[bool]:
+    """What is true only later is not yet; until then what it will supersede still is."""
+    head = aliased(memories)
+    to_come = exists(
+        select(head.c.id).where(head.c.id == memories.c.current, head.c.state == "active", _is_to_come(head.c, now))
+    )
+    still = and_(memories.c.state == "superseded", memories.c.valid_from <= now, memories.c.valid_to > now, to_come)
+    return or_(and_(ACTIVE, not_(_is_to_come(memories.c, now))), still)
+
+
+def _is_to_come(row: Any, now: int) -> ColumnElement[bool]:
+    """A clock that was set back makes nothing of it: what was true when it was written is true."""
+    return and_(row.valid_from > now, row.valid_from > row.created_at, row.valid_from > row.updated_at)
 
 
 def order_of(sort: Sort) -> tuple[ColumnElement[Any], ...]:

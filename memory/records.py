@@ -258,8 +258,9 @@ class Project:
 class Filters:
     """Which memories are meant. None: any. `topics` are ids; `no_topic` asks for those without one.
 
-    `as_of`: what was true at that time. `recalled`: only what is put before a model unasked: with a topic, and that
-    topic not bound to another project than the viewer's. `properties` must all be equal.
+    `as_of`: what was true at that time. `current`: what is true now, without what will only be. `recalled`: of that,
+    what is put before a model unasked: with a topic, and that topic not bound to another project than the viewer's.
+    `properties` must all be equal.
     """
 
     pools: tuple[Pool, ...] | None = None
@@ -270,6 +271,7 @@ class Filters:
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     min_importance: int = 1
     as_of: datetime | None = None
+    current: bool = False
     recalled: bool = False
 
 

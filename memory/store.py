@@ -98,7 +98,7 @@ class MemoryStore:
 
     async def confirm(self, ids: Sequence[str], viewer: Viewer, filters: Filters = NO_FILTERS) -> list[Memory]:
         """Those of the proposed memories that the viewer may see and that fit, in the order proposed, each once."""
-        conditions = fitting(viewer, filters, UNSORTED_POOL), valid(filters.as_of)
+        conditions = fitting(viewer, filters, UNSORTED_POOL), valid(filters, self._now())
         return await self._records.read(lambda connection: confirmed(connection, ids, conditions)) if ids else []
 
     async def text_hits(
@@ -112,9 +112,9 @@ class MemoryStore:
     ) -> list[TextHit]:
         """What the full text proposes, the best first. `pools`: those of the viewer, where they are known already."""
         pools = await self.pools(viewer, filters) if pools is None else pools
-        as_of = None if filters.as_of is None else millis(filters.as_of)
+        now, as_of = millis(self._now()), None if filters.as_of is None else millis(filters.as_of)
         return await self._records.read(
-            lambda connection: self._fulltext.hits(connection, words, pools, limit, as_of=as_of)
+            lambda connection: self._fulltext.hits(connection, words, pools, limit, now=now, as_of=as_of)
         )
 
     async def pools(self, viewer: Viewer, filters: Filters = NO_FILTERS) -> list[Pool]:
@@ -141,7 +141,7 @@ class MemoryStore:
         self, viewer: Viewer, filters: Filters = NO_FILTERS, query: ListQuery = FIRST_PAGE
     ) -> tuple[list[Memory], str | None]:
         """A page of memories in one state, and the cursor of the next page."""
-        in_state = valid(filters.as_of) if query.state == "active" else memories.c.state == query.state
+        in_state = valid(filters, self._now()) if query.state == "active" else memories.c.state == query.state
         statement = (
             select(memories)
             .where(fitting(viewer, filters), in_state, after_condition(query))
@@ -156,7 +156,7 @@ class MemoryStore:
 
     async def count(self, viewer: Viewer, filters: Filters = NO_FILTERS) -> int:
         """How many active memories fit."""
-        query = select(func.count()).select_from(memories).where(fitting(viewer, filters), valid(filters.as_of))
+        query = select(func.count()).select_from(memories).where(fitting(viewer, filters), valid(filters, self._now()))
         async with self._records.reading() as connection:
             return (await connection.execute(query)).scalar_one()
 

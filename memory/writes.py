@@ -31,6 +31,7 @@ from memory.topics import bounded_place, check_scope, checked_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from memory.operation import Operation
     from memory.policy import RecordsPolicy
@@ -186,7 +187,7 @@ class Writes:
             raise InvalidMemory("supersedes", "names a memory of another pool")
         if memory.place is not None and memory.place != former.place and await self.holder(memory.place) is not None:
             raise MemoryConflict("The topic holds one memory already: update that one.")
-        await self._retire(former, memory.id)
+        await self._retire(former, memory.id, until=memory.valid_from)
         added = self._op.insert(dataclasses.replace(memory, supersedes=former.id), "added")
         known.put(added)
         return Written(memory=added, outcome="added", redacted=prepared.redacted)
@@ -258,8 +259,11 @@ class Writes:
         by = {"author": self._viewer.author, "source": Source(origin=self._viewer.origin)}
         return self._op.update(before, action, **{**said, **by, **fields})
 
-    async def _retire(self, memory: Memory, current: str, action: Action = "superseded") -> None:
-        """Makes a memory, with its former versions, a former version of another."""
+    async def _retire(
+        self, memory: Memory, current: str, action: Action = "superseded", *, until: datetime | None = None
+    ) -> None:
+        """Makes a memory, with its former versions, a former version of another, which holds from `until` on where that
+        is still to come."""
         for version in await self.versions(memory.id):
             self._op.update(version, "superseded", current=current)
         self._op.update(
@@ -267,7 +271,7 @@ class Writes:
             action,
             state="superseded",
             current=current,
-            valid_to=max(self._op.now, memory.valid_from),
+            valid_to=max(self._op.now, memory.valid_from, until or self._op.now),
             place=None,
         )
 

@@ -12,6 +12,7 @@ from gateway.console.memory_map import COLOURS, draw, flatten, place
 from gateway.http.memories import narrowed, viewer_for
 from gateway.http.memory_views import audit_view
 from gateway.http.routes import Body, Call, Route
+from gateway.moments import Moment, moment_at
 from memory.embed import EmbeddingFailed
 from memory.records import KINDS, ORIGINS, ListQuery, Origin, parse_pool
 from memory.vitality import due_at, vitality
@@ -55,6 +56,7 @@ class MemoriesQuery(PoolQuery):
     state: Literal["active", "trashed", "superseded"] = "active"
     min_importance: Literal["", "3", "5", "7", "9"] = ""
     sort: Literal["updated", "created", "importance"] = "updated"
+    as_of: Literal[""] | Moment = ""
     cursor: Text = ""
 
 
@@ -101,10 +103,12 @@ class MemoryPages:
             kinds=(query.kind,) if query.kind else None,
             origins=(query.origin,) if query.origin else None,
             min_importance=int(query.min_importance or 1),
+            as_of=None if query.as_of == "" else moment_at(query.as_of, self._parts.reset_zone),
         )
         problem, after = None, None
-        if query.q.strip():  # only what counts is searched, so it must not look like the trash
+        if query.q.strip() or filters.as_of is not None:  # only what counts, so it must not look like the trash
             query = query.model_copy(update={"state": "active"})
+        if query.q.strip():
             found = await memories.search(viewer, query.q, mode=query.mode, limit=PAGE, filters=filters)
             shown, problem = [hit.memory for hit in found.hits], found.problem
         else:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any
 
 from aiohttp import web
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from gateway.http.memory_views import (
     FoundView,
@@ -22,6 +22,7 @@ from gateway.http.memory_views import (
 )
 from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route, json_answer
+from gateway.moments import FORM, Moment, moment_at
 from gateway.viewers import viewer_of_caller
 from memory.errors import NotThere
 from memory.records import (
@@ -41,6 +42,7 @@ from memory.records import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date, datetime
 
     from gateway.http.auth import Caller
     from gateway.parts import Parts
@@ -74,7 +76,7 @@ class MemoryIn(Body):
     pool: PoolName | None = Field(default=None, description="Where it belongs; your own when left out")
     properties: Properties = Field(default_factory=dict[str, str])
     supersedes: Id | None = Field(default=None, description="A memory that is no longer true because of this one")
-    valid_from: AwareDatetime | None = None
+    valid_from: Moment | None = Field(default=None, description=f"Since when, or from when on, it is true. {FORM}")
 
 
 class MemoryPatch(Body):
@@ -108,7 +110,7 @@ class Narrowed(WhoQuery):
     topic: TopicName | None = None
     kind: Kind | None = None
     origin: Origin | None = Field(default=None, description="How it came to be remembered")
-    as_of: AwareDatetime | None = Field(default=None, description="What was true at that time")
+    as_of: Moment | None = Field(default=None, description=f"What was true then. {FORM}")
 
 
 class MemoryListQuery(Narrowed):
@@ -126,7 +128,7 @@ class SearchIn(Body):
     query: Annotated[str, Field(max_length=8000)] = ""
     mode: Mode = "hybrid"
     limit: Annotated[int, Field(ge=1, le=100)] = 10
-    as_of: AwareDatetime | None = Field(default=None, description="What was true at that time")
+    as_of: Moment | None = Field(default=None, description=f"What was true then. {FORM}")
     pool: PoolName | None = None
     topics: list[TopicName] | None = Field(default=None, max_length=50)
     kinds: list[Kind] | None = Field(default=None, max_length=4)
@@ -161,6 +163,9 @@ class MemoryRoutes:
         named = None if pool is None else parse_pool(pool)
         return memories, viewer_for(call, named), named
 
+    def _instant(self, moment: date | None) -> datetime | None:
+        return None if moment is None else moment_at(moment, self._parts.reset_zone)
+
     async def add(self, call: Call) -> web.Response:
         body: MemoryIn = call.body
         memories, viewer, pool = await self._asked(call, body.pool)
@@ -172,7 +177,7 @@ class MemoryRoutes:
             pool=pool,
             properties=body.properties,
             supersedes=body.supersedes,
-            valid_from=body.valid_from,
+            valid_from=self._instant(body.valid_from),
         )
         written = await memories.add(viewer, draft)
         return await self._written(memories, viewer, written, 201 if written.outcome == "added" else 200)
@@ -185,7 +190,7 @@ class MemoryRoutes:
             filters,
             kinds=None if query.kind is None else (query.kind,),
             origins=None if query.origin is None else (query.origin,),
-            as_of=query.as_of,
+            as_of=self._instant(query.as_of),
             no_topic=query.unclassified,
             min_importance=query.min_importance,
         )
@@ -201,7 +206,7 @@ class MemoryRoutes:
             filters,
             kinds=None if body.kinds is None else tuple(body.kinds),
             origins=None if body.origins is None else tuple(body.origins),
-            as_of=body.as_of,
+            as_of=self._instant(body.as_of),
             properties=body.properties,
             min_importance=body.min_importance,
         )

@@ -50,7 +50,7 @@ class JsonRpcView(BaseModel):
 def routes(parts: Parts) -> list[Route]:
     notes = MemoryFileRead(parts.workspaces)
     tools = PersonTools(
-        memory_tools(parts.memory, parts.config.agents, parts.workspaces),
+        memory_tools(parts.memory, parts.config.agents, parts.reset_zone, parts.workspaces),
         parts.search,
         notes,
         timeout_s=parts.config.turn.tool_timeout_s,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import orjson
 import pytest
@@ -15,7 +17,7 @@ from gateway.memory_tools import memory_tools
 from gateway.tools import ToolContext, ToolRegistry
 from gateway.vectors import VectorPart
 from memory.policy import MemoryPolicy
-from memory.records import Viewer
+from memory.records import Draft, Viewer
 from sessions.entries import ToolCall
 from sessions.keys import parse_key
 
@@ -74,7 +76,7 @@ async def memories(tmp_path: Path) -> AsyncIterator[Memories]:
 
 @pytest.fixture
 def model(tmp_path: Path, memories: Memories) -> Model:
-    tools = memory_tools(Opened(tmp_path / "state.db", memories), AGENTS)
+    tools = memory_tools(Opened(tmp_path / "state.db", memories), AGENTS, ZoneInfo("Europe/Prague"))
     return Model(ToolRegistry(tools, timeout_s=10))
 
 
@@ -98,6 +100,32 @@ async def test_a_model_remembers_finds_corrects_merges_and_forgets(model: Model)
     await model.done(ANA, "ana", "MemoryRestore", id=ids[0])
     listed = await model.done(ANA, "ana", "MemoryList")
     assert [m["text"] for m in listed["memories"]] == ["Ana drinks black tea"]
+
+
+async def test_the_past_is_asked_by_a_date_or_a_time_in_private_chats_only(model: Model, memories: Memories) -> None:
+    ana = Viewer(user="ana", author="ana")
+    moved = datetime(2026, 5, 1, 22, tzinfo=UTC)  # the beginning of the second of May in Prague
+    since = datetime(2020, 1, 1, tzinfo=UTC)
+    for text, at in (("Ana lives in Brno", since), ("Ana lives in Prague", moved)):
+        await memories.add(ana, Draft(text=text, topic="profile", valid_from=at))
+
+    async def lived(**at: str) -> list[str]:
+        return [one["text"] for one in (await model.done(ANA, "ana", "MemorySearch", query="lives", **at))["memories"]]
+
+    assert await lived() == ["Ana lives in Prague"]
+    for before in ("2026-05-01", "2026-05-01T21:59:59Z"):
+        assert await lived(as_of=before) == ["Ana lives in Brno"]
+    for after in ("2026-05-02", "2026-05-02T00:00:00+02:00"):
+        assert await lived(as_of=after) == ["Ana lives in Prague"]
+    for wrong in ("yesterday", "2026-02-30", "2026-05-01T12:00"):
+        text, is_error = await model.call(ANA, "ana", "MemorySearch", query="lives", as_of=wrong)
+        assert is_error
+        assert "as in 2026-05-01" in text
+    text, is_error = await model.call(
+        "agent:main:web:group:g", "ana", "MemorySearch", query="lives", as_of="2026-05-01"
+    )
+    assert is_error
+    assert "private chat" in text
 
 
 async def test_topics_of_the_person_only_can_be_made_changed_and_deleted(model: Model, memories: Memories) -> None:

@@ -219,6 +219,35 @@ async def test_a_project_with_documents_is_not_deleted_and_topics_bound_to_a_del
     assert left["project"] == "shop"
 
 
+async def test_a_date_is_the_beginning_of_that_day_where_the_daemon_lives(tmp_path: Path) -> None:
+    settings = config(auth={"tokens": TOKENS}, sessions={"reset": {"timezone": "Europe/Prague"}})
+    async with running(tmp_path / "data", settings) as client:
+        await add(client, "ana", "Ana lives in Brno", topic="profile", valid_from="2020-01-01")
+        made = await add(client, "ana", "Ana lives in Prague", topic="profile", valid_from="2026-05-02")
+        assert made["valid_from"].startswith("2026-05-01T22:00")
+        for at, place in (("2026-05-01", "Brno"), ("2026-05-02", "Prague"), ("2026-05-01T21:59Z", "Brno")):
+            assert await found(client, "ana", "lives", as_of=at) == [f"Ana lives in {place}"]
+            status, page = await call(client, "ana", "GET", f"/v1/memories?as_of={at}")
+            assert status == 200, page
+            assert [one["text"] for one in page["memories"]] == [f"Ana lives in {place}"]
+        for wrong in ("2026-02-30", "tomorrow", "2026-05-01T12:00", 5):
+            status, told = await call(client, "ana", "POST", "/v1/memories/search", {"query": "x", "as_of": wrong})
+            assert status == 422
+            assert "nor a date" in str(told)
+        shown = await call(client, "ana", "GET", "/console/memory?as_of=2026-05-01&q=lives")
+        assert b"Ana lives in Brno" in shown[1]
+        assert b"Ana lives in Prague" not in shown[1]
+
+
+async def test_what_will_only_be_true_is_recalled_when_it_is(tmp_path: Path) -> None:
+    async with running(tmp_path / "data", config(auth={"tokens": TOKENS})) as client:
+        await add(client, "ana", "The office is in Brno", topic="reference", valid_from="2999-01-01")
+        assert await found(client, "ana", "office") == []
+        await said(client, "ana", "Where is our office?")
+        assert "recall" not in [entry["type"] for entry in await client.transcript(CHAT)]
+        assert await found(client, "ana", "office", as_of="2999-01-01") == ["The office is in Brno"]
+
+
 async def test_emptying_the_trash_means_the_own_where_no_pool_is_named(people: Client) -> None:
     await call(people, "root", "POST", "/v1/projects", {"id": "shop", "members": ["ana", "bob"]})
     own = await add(people, "ana", "Ana drinks tea")

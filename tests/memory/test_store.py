@@ -92,6 +92,46 @@ async def test_a_contradiction_supersedes_and_the_past_can_be_asked(memories: Me
     assert await texts(memories, "lives", Filters(as_of=monday)) == []
 
 
+async def test_what_will_only_be_true_is_not_found_before_and_what_it_supersedes_holds_until_then(
+    memories: Memories, clock: ManualClock
+) -> None:
+    moving = clock.now() + timedelta(days=10)
+    office = await added(memories, "The office is in Prague", topic="reference")
+    await clock.advance(1)
+    brno = await added(memories, "The office is in Brno", topic="reference", supersedes=office.id, valid_from=moving)
+    garden = await added(memories, "The office has a garden", topic="reference", valid_from=moving)
+    for filters in (Filters(), Filters(recalled=True)):
+        assert await texts(memories, "office", filters) == [office.text]
+    fetched = await memories.search(ANA, "", mode="fetch")
+    assert [hit.memory.text for hit in fetched.hits] == [office.text]
+    assert set(await texts(memories, "office", Filters(as_of=moving))) == {brno.text, garden.text}
+    assert {memory.text for memory in (await memories.page(ANA))[0]} == {brno.text, garden.text}
+    await clock.advance(10 * 86_400)
+    assert set(await texts(memories, "office")) == {brno.text, garden.text}
+
+
+async def test_a_summary_that_will_only_be_true_leaves_the_present_one_until_then(
+    memories: Memories, clock: ManualClock
+) -> None:
+    moving = clock.now() + timedelta(days=10)
+    await added(memories, "Ana lives in Prague", topic="profile")
+    await clock.advance(1)
+    after = await added(memories, "Ana lives in Brno", topic="profile", valid_from=moving)
+    assert await texts(memories, "lives", Filters(recalled=True)) == ["Ana lives in Prague"]
+    await memories.delete(ANA, after.id)
+    assert await texts(memories, "lives", Filters(recalled=True)) == []
+
+
+async def test_a_clock_that_is_set_back_hides_nothing_that_was_written_before(
+    memories: Memories, clock: ManualClock
+) -> None:
+    first = await added(memories, "Ana drinks tea")
+    await clock.advance(60)
+    await added(memories, "Ana drinks coffee", supersedes=first.id)
+    clock.set(clock.now() - timedelta(seconds=90))
+    assert await texts(memories, "drinks") == ["Ana drinks coffee"]
+
+
 async def test_five_corrections_leave_one_current_fact_and_no_crowd(memories: Memories, clock: ManualClock) -> None:
     fact = await added(memories, "the release is in week 1")
     for week in range(2, 7):
