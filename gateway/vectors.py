@@ -133,6 +133,11 @@ class VectorPart:
         if self.indexer is not None:
             self.indexer.wake()
 
+    def removed(self, pools: set[str]) -> None:
+        """Texts of these pools are gone: soon no vector of them is in a file."""
+        if self.indexer is not None:
+            self.indexer.wipe_soon(pools)
+
     def rebuild(self) -> bool:
         """Makes the index anew; False: it is not open yet."""
         if self.indexer is not None:

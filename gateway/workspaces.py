@@ -54,6 +54,8 @@ class Workspaces:
             count=tokens.count,
             sleep=clock.sleep,
             on_change=vectors.wake,
+            on_removed=vectors.removed,
+            on_renewed=vectors.rebuild,
         )
         vectors.sources.append(self.files)
 

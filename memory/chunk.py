@@ -59,6 +59,11 @@ def chunk(text: str, *, tokens: int, overlap: int, count: Callable[[str], int]) 
     return found
 
 
+def lines_of(text: str) -> list[str]:
+    """The lines that are counted; other characters that break lines somewhere belong to them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+
+
 def _join(pieces: list[_Piece]) -> Chunk:
     text = pieces[0].text
     for before, piece in pairwise(pieces):
@@ -130,7 +135,7 @@ def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
     block: list[str] = []
     first = 1
     fence = ""
-    for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
+    for number, line in enumerate(lines_of(text), 1):
         mark = _FENCE.match(line)
         if block and not fence and (not line.strip() or _HEADING.fullmatch(line)):
             yield first, block

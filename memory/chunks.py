@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
     from memory.chunk import Chunk
 
-FORMAT = 1
+FORMAT = 2
 """Of the tables; how texts are cut belongs to the format of a file as well."""
 MAX_TERMS = 64
 SECURE_DELETE_SINCE = (3, 42, 0)
+BUSY_S = 2.0
 _IN_ONE_QUERY = 500
 
 _SCHEMA = """
@@ -30,6 +31,7 @@ CREATE TABLE chunks (
     last INTEGER NOT NULL, heading TEXT NOT NULL, text TEXT NOT NULL
 );
 CREATE INDEX chunks_file ON chunks (shelf, path);
+CREATE TABLE removed (one INTEGER PRIMARY KEY);
 CREATE TABLE changes (number INTEGER PRIMARY KEY AUTOINCREMENT, chunk INTEGER NOT NULL UNIQUE);
 CREATE VIRTUAL TABLE words USING fts5(
     shelf, terms, tokenize="unicode61 remove_diacritics 0 categories 'L* M* N* P* S* Co'"
@@ -70,6 +72,16 @@ def searched_text(heading: str, text: str) -> str:
     return f"{heading}\n{text}" if heading else text
 
 
+class OtherFormat(sqlite3.DatabaseError):
+    """Another version wrote it."""
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether making the database anew mends it: not when it is locked, or the disk is full."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, OtherFormat) or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
 class ChunkDatabase:
     """Blocks: call it in one thread. A file that is no database of this format is made anew."""
 
@@ -81,6 +93,12 @@ class ChunkDatabase:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def renew(self) -> None:
+        """Deletes everything: it is made anew when it is asked next."""
+        self.close()
+        for ending in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
 
     # --- files --------------------------------------------------------------------------------------------------
 
@@ -121,6 +139,22 @@ class ChunkDatabase:
                 self._delete(file, [row[0] for row in rows])
                 file.execute("DELETE FROM files WHERE shelf = ? AND path = ?", (shelf, path))
 
+    def to_wipe(self) -> bool:
+        """Whether text was removed that is still in the files."""
+        return self._open().execute("SELECT 1 FROM removed").fetchone() is not None
+
+    def wipe(self) -> bool:
+        """No byte of what was removed stays in the files. False: a reader held the log open; try again."""
+        file = self._open()
+        with file:
+            if sqlite3.sqlite_version_info < SECURE_DELETE_SINCE:  # its segments keep words of deleted rows
+                file.execute("INSERT INTO words (words) VALUES ('optimize')")
+        (busy, *_) = file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if not busy:
+            with file:
+                file.execute("DELETE FROM removed")
+        return not busy
+
     def _insert(self, file: sqlite3.Connection, shelf: str, path: str, one: Chunk) -> None:
         values = (shelf, path, one.first_line, one.last_line, one.heading, one.text)
         number = file.execute(
@@ -131,6 +165,8 @@ class ChunkDatabase:
         file.execute("INSERT OR REPLACE INTO changes (chunk) VALUES (?)", (number,))
 
     def _delete(self, file: sqlite3.Connection, numbers: Sequence[int]) -> None:
+        if numbers:
+            file.execute("INSERT OR IGNORE INTO removed VALUES (1)")
         for number in numbers:
             file.execute("DELETE FROM chunks WHERE id = ?", (number,))
             file.execute("DELETE FROM words WHERE rowid = ?", (number,))
@@ -184,19 +220,29 @@ class ChunkDatabase:
     # --- the database -------------------------------------------------------------------------------------------
 
     def _open(self) -> sqlite3.Connection:
+        """Raises sqlite3.OperationalError while somebody else holds the file."""
         if self._file is None:
             try:
                 self._file = self._connect()
-            except sqlite3.DatabaseError:
-                for ending in ("", "-wal", "-shm"):
-                    self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
+            except sqlite3.DatabaseError as error:
+                if not is_damage(error):
+                    raise
+                self.renew()
                 self._file = self._connect()
         return self._file
 
     def _connect(self) -> sqlite3.Connection:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path.touch(mode=0o600)
-        file = sqlite3.connect(self._path, check_same_thread=False)
+        file = sqlite3.connect(self._path, timeout=BUSY_S, check_same_thread=False)
+        try:
+            self._prepare(file)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _prepare(self, file: sqlite3.Connection) -> None:
         for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
             file.execute(f"PRAGMA {pragma}")
         (version,) = file.execute("PRAGMA user_version").fetchone()
@@ -208,9 +254,7 @@ class ChunkDatabase:
             file.execute(f"PRAGMA user_version = {wanted}")
             file.commit()
         elif version != wanted:
-            file.close()
-            raise sqlite3.DatabaseError(f"format {version}")
-        return file
+            raise OtherFormat(f"format {version}")
 
 
 def _chunk(row: tuple[int, str, str, int, int, str, str, str]) -> FileChunk:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from memory.chunk import chunk
-from memory.chunks import searched_text
+from memory.chunk import chunk, lines_of
+from memory.chunks import is_damage, searched_text
 from memory.errors import InvalidMemory, NotThere
 from memory.indexing import Indexable, IndexChange, SourceFailed
 from memory.recall import Recalled
 from memory.search import Found, SearchResult, search
-from memory.workspace import ROOT_FILE, read, scan, stamp_now
+from memory.workspace import ROOT_FILE, is_hidden, read, scan, stamp_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -25,14 +26,20 @@ if TYPE_CHECKING:
     from memory.policy import FilesPolicy, SearchPolicy
     from memory.records import TextHit
     from memory.search import NearTexts, SearchMode
+    from memory.workspace import Content
 
 T = TypeVar("T")
 
 WATCH_STEP_MS = 50
 WATCH_QUIET_MS = 200
-RETRY_S = 5.0
+WATCH_BEGUN_MS = 1000
+RETRY_S = 2.0
+WIPE_GATHER_S = 1.0
+WIPE_REST = 20
+"""After the files were wiped, so many times as long until the next time."""
 LONGEST_REST_S = 0.1
 PAGE = 500
+REMOVED_AT_ONCE = 200
 POOL = "files:"
 
 
@@ -61,6 +68,8 @@ class WorkspaceFiles:
         count: Callable[[str], int],
         sleep: Callable[[float], Awaitable[None]],
         on_change: Callable[[], None] = lambda: None,
+        on_removed: Callable[[set[str]], None] = lambda pools: None,
+        on_renewed: Callable[[], object] = lambda: None,
     ) -> None:
         self._roots = roots
         self._database = database
@@ -68,22 +77,30 @@ class WorkspaceFiles:
         self._count = count
         self._sleep = sleep
         self._on_change = on_change
+        self._on_removed = on_removed
+        self._on_renewed = on_renewed
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="workspace-files")
         self._wake = asyncio.Event()
+        self._rewatch = asyncio.Event()
+        self._removed = asyncio.Event()
         self._compared = asyncio.Condition()
         self._rounds = 0
         self._waiting = 0
         self._files = 0
         self._filled: set[str] | None = None
+        self._folders: set[str] | None = None
+        self._gone: set[str] = set()
+        self._left_out: tuple[tuple[str, str, str], ...] = ()
         self._unfollowed: str | None = None
         self._unwatched: str | None = None
+        self._unwiped: str | None = None
         self.troubled = 0
         """Files that cannot be used, or not wholly; `status` says which."""
 
     @property
     def problem(self) -> str | None:
         """Why files are not followed, or more slowly than they should be."""
-        return self._unfollowed or self._unwatched
+        return self._unfollowed or self._unwatched or self._unwiped
 
     # --- keeping up -----------------------------------------------------------------------------------------------
 
@@ -94,6 +111,7 @@ class WorkspaceFiles:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch(), name="files watcher")
             group.create_task(self._compare_for_ever(), name="files compared")
+            group.create_task(self._wipe_for_ever(), name="files wiped")
 
     def check(self) -> None:
         """Compares now: to be called now and then, for what the watcher did not see."""
@@ -104,8 +122,8 @@ class WorkspaceFiles:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def status(self) -> FilesStatus:
-        problems = await self._in_thread(self._database.problems)
-        return FilesStatus(files=self._files, waiting=self._waiting, problems=tuple(problems), problem=self.problem)
+        problems = (*await self._in_thread(self._database.problems), *self._left_out)
+        return FilesStatus(files=self._files, waiting=self._waiting, problems=problems, problem=self.problem)
 
     async def settled(self) -> None:
         """Returns when everything that is on disk now is indexed."""
@@ -120,15 +138,37 @@ class WorkspaceFiles:
         from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType]
 
         while True:
+            self._rewatch.clear()
             try:
                 folders = [folder for folder in self._roots.values() if folder.is_dir()]
-                async for _ in awatch(*folders, step=WATCH_STEP_MS, debounce=WATCH_QUIET_MS, watch_filter=None):
+                begun = False
+                async for changes in awatch(
+                    *folders,
+                    step=WATCH_STEP_MS,
+                    debounce=WATCH_QUIET_MS,
+                    watch_filter=None,
+                    stop_event=self._rewatch,
+                    rust_timeout=WATCH_BEGUN_MS,
+                    yield_on_timeout=True,
+                ):
                     self._unwatched = None
-                    self._wake.set()
+                    if changes or not begun:  # what happened before it watched is found by the comparison
+                        self._wake.set()
+                    begun = True
             except (OSError, RuntimeError) as error:
-                self._unwatched = f"The folders cannot be watched ({error}); they are compared every few seconds."
+                why = str(error).partition(" about [")[0]  # no paths
+                self._unwatched = f"The folders cannot be watched ({why}); they are compared every {RETRY_S:g} s."
             self._wake.set()
-            await self._sleep(RETRY_S)
+            if not self._rewatch.is_set():
+                await self._sleep(RETRY_S)
+
+    async def _watch_new(self, folders: set[str]) -> None:
+        """Watchers add new folders by themselves, and say nothing when they cannot: a new watcher would."""
+        known, self._folders = self._folders, folders
+        if known is None or self._unwatched is not None or not (new := sorted(folders - known)):
+            return
+        if not await asyncio.to_thread(_can_watch, new):
+            self._rewatch.set()
 
     async def _compare_for_ever(self) -> None:
         while True:
@@ -141,21 +181,44 @@ class WorkspaceFiles:
                         self._compared.notify_all()
             except (OSError, sqlite3.Error) as error:
                 self._unfollowed = f"Workspace files are not followed now: {error}."
+                if is_damage(error):
+                    await self._in_thread(self._database.renew)
+                    self._on_renewed()
                 await self._sleep(RETRY_S)
                 self._wake.set()
             await self._wake.wait()
 
+    async def _wipe_for_ever(self) -> None:
+        """Soon after a text was removed it is in no file of the index; several removals are one."""
+        while True:
+            await self._removed.wait()
+            await self._sleep(WIPE_GATHER_S)
+            self._removed.clear()
+            started = time.perf_counter()
+            try:
+                done, self._unwiped = await self._in_thread(self._database.wipe), None
+            except (OSError, sqlite3.Error) as error:
+                done, self._unwiped = False, f"Removed texts are still in the index: {error}."
+            if not done:
+                self._removed.set()
+            await self._sleep(max(RETRY_S, WIPE_REST * (time.perf_counter() - started)))
+
     async def _compare(self) -> bool:
         """Takes over every difference, the newest files first. False: something changed meanwhile, look again."""
-        present = await self._in_thread(self._scan)
+        present, self._left_out, folders = await self._in_thread(self._scan)
+        await self._watch_new(folders)
         self._files = sum(len(files) for files in present.values())
         self._filled = {shelf for shelf, files in present.items() if files}
         changed, gone = await self._in_thread(lambda: self._differences(present))
         for shelf, paths in gone.items():
-            await self._in_thread(lambda s=shelf, p=paths: self._database.remove(s, p))
+            for at in range(0, len(paths), REMOVED_AT_ONCE):  # searches come in between
+                part = paths[at : at + REMOVED_AT_ONCE]
+                await self._in_thread(lambda s=shelf, p=part: self._database.remove(s, p))
         if gone:
+            self._gone |= {POOL + shelf for shelf in gone}
             self._on_change()
         self._waiting = len(changed)
+        complete = True
         for shelf, path, stamp in changed:
             started = time.perf_counter()
             await self._in_thread(lambda s=shelf, p=path, t=stamp: self._take(s, p, t))
@@ -164,9 +227,12 @@ class WorkspaceFiles:
             # chunking holds the interpreter: as much rest as work leaves room for replies
             await self._sleep(min(LONGEST_REST_S, 2 * (time.perf_counter() - started)))
             if self._wake.is_set():
-                return False
-        self.troubled = len(await self._in_thread(self._database.problems))
-        return True
+                complete = False
+                break
+        self.troubled = len(await self._in_thread(self._database.problems)) + len(self._left_out)
+        if await self._in_thread(self._database.to_wipe):
+            self._removed.set()
+        return complete
 
     # --- in the thread --------------------------------------------------------------------------------------------
 
@@ -174,13 +240,19 @@ class WorkspaceFiles:
         for folder in self._roots.values():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def _scan(self) -> dict[str, dict[str, str]]:
+    def _scan(self) -> tuple[dict[str, dict[str, str]], tuple[tuple[str, str, str], ...], set[str]]:
         found: dict[str, dict[str, str]] = {}
+        folders: set[str] = set()
+        left_out: list[tuple[str, str, str]] = []
         for word, folder in self._roots.items():
             for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
-                if entry.is_dir() and not entry.is_symlink():
-                    found[f"{word}:{entry.name}"] = scan(entry)
-        return found
+                if entry.is_dir() and not is_hidden(entry.name):
+                    shelf = f"{word}:{entry.name}"
+                    there = scan(entry)
+                    found[shelf] = there.files
+                    folders.update(there.folders)
+                    left_out += [(shelf, path, why) for path, why in there.left_out.items()]
+        return found, tuple(left_out), folders
 
     def _differences(
         self, present: Mapping[str, Mapping[str, str]]
@@ -205,13 +277,18 @@ class WorkspaceFiles:
         pieces = chunk(
             content.text, tokens=self._policy.chunk_tokens, overlap=self._policy.chunk_overlap, count=self._count
         )
-        self._database.put(shelf, path, content.stamp, pieces, problem=self._left_out(path, content.text))
+        self._database.put(shelf, path, content.stamp, pieces, problem=self._unused(path, content))
 
-    def _left_out(self, path: str, text: str) -> str | None:
-        length, most = len(text.strip()), self._policy.prefix_chars
-        if path != ROOT_FILE or length <= most:
-            return None
-        return f"Only the first {most} of {length} characters stand in every prompt; the rest is found by search."
+    def _unused(self, path: str, content: Content) -> str | None:
+        """What of a file cannot be used, or not everywhere."""
+        told: list[str] = []
+        if content.unread:
+            told.append(f"{content.unread} places are no UTF-8, and stand as \ufffd; save it as UTF-8.")
+        length, most = len(content.text.strip()), self._policy.prefix_chars
+        if path == ROOT_FILE and length > most:
+            kept = f"Only the first {most} of {length} characters stand in every prompt"
+            told.append(f"{kept}; the rest is found by search.")
+        return " ".join(told) or None
 
     def folder(self, shelf: str) -> Path:
         """Where a shelf lies."""
@@ -248,7 +325,7 @@ class WorkspaceFiles:
     async def lines(self, shelf: str, path: str) -> list[str]:
         """All lines of a file. Raises InvalidMemory and NotThere."""
         content = await asyncio.to_thread(read, self.folder(shelf), path, max_bytes=self._policy.max_bytes)
-        return content.text.splitlines()
+        return lines_of(content.text) if content.text else []
 
     async def listing(self, shelf: str) -> list[tuple[str, bool, str | None]]:
         """(file, whether it is indexed as it is now, problem) of everything on a shelf."""
@@ -256,11 +333,12 @@ class WorkspaceFiles:
         known = await self._in_thread(lambda: self._database.known(shelf))
         problems = await self._in_thread(self._database.problems)
         why = {path: told for where, path, told in problems if where == shelf}
-        return [(path, known.get(path) == stamp, why.get(path)) for path, stamp in sorted(there.items())]
+        files = [(path, known.get(path) == stamp, why.get(path)) for path, stamp in there.files.items()]
+        return sorted([*files, *((path, False, told) for path, told in there.left_out.items())])
 
     async def paths(self, shelf: str) -> list[str]:
         """The files of a shelf."""
-        return sorted(await asyncio.to_thread(scan, self.folder(shelf)))
+        return sorted((await asyncio.to_thread(scan, self.folder(shelf))).files)
 
     async def find(
         self,
@@ -307,7 +385,14 @@ class WorkspaceFiles:
         return await self._asked(self._database.latest)
 
     async def changes(self, after: int, limit: int) -> Sequence[IndexChange]:
-        rows = await self._asked(lambda: self._database.changes(after, limit))
+        gone, self._gone = self._gone, set()
+        try:
+            rows = await self._asked(lambda: self._database.changes(after, limit))
+        except SourceFailed:
+            self._gone |= gone
+            raise
+        if gone:  # told after the index has asked: what it removes then is wiped
+            self._on_removed(gone)
         present = {one.id: one for one in await self._asked(lambda: self._database.load([row[1] for row in rows]))}
         return [
             IndexChange(number, text_id, indexable(present[text_id]) if text_id in present else None)
@@ -319,6 +404,19 @@ class WorkspaceFiles:
             return await self._in_thread(work)
         except (sqlite3.Error, OSError) as error:
             raise SourceFailed(f"Workspace files cannot be read: {error}.") from error
+
+
+def _can_watch(folders: Sequence[str]) -> bool:
+    from watchfiles._rust_notify import RustNotify
+
+    there = [folder for folder in folders if os.path.isdir(folder)]  # noqa: PTH112
+    try:
+        with RustNotify(there, False, False, 0, False, False):
+            return True
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def indexable(one: FileChunk) -> Indexable:

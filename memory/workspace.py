@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memory.encodings import readable_part
 from memory.errors import InvalidMemory, NotThere
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 ROOT_FILE = "MEMORY.md"
@@ -18,16 +19,27 @@ FOLDER = "memory"
 ENDING = ".md"
 MAX_DEPTH = 16
 MAX_PATH = 1000
+LINK = "It is a link; links are not followed."
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The text of a file and its stamp, which changes when the file does."""
+    """The text of a file and its stamp, which changes when the file does. `unread` places of it are U+FFFD."""
 
     text: str
     stamp: str
+    unread: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The stamp of each memory file of a workspace, why others are left out, and the folders that were read."""
+
+    files: dict[str, str]
+    left_out: dict[str, str]
+    folders: list[str]
 
 
 def checked_path(path: str) -> tuple[str, ...]:
@@ -42,43 +54,73 @@ def checked_path(path: str) -> tuple[str, ...]:
 def _is_wanted(parts: tuple[str, ...]) -> bool:
     if len(parts) == 1:
         return parts[0] == ROOT_FILE
-    return parts[0] == FOLDER and parts[-1].endswith(ENDING)
+    return parts[0] == FOLDER and has_ending(parts[-1]) and not any(map(is_hidden, parts))
 
 
-def scan(root: Path) -> dict[str, str]:
-    """The memory files under a workspace, each with its stamp. Links are not followed; what vanishes meanwhile is not
+def has_ending(name: str) -> bool:
+    return name.lower().endswith(ENDING)
+
+
+def is_hidden(name: str) -> bool:
+    """Such names are those of programs: what they keep is no note."""
+    return name.startswith(".")
+
+
+def scan(root: Path) -> Scan:
+    """The memory files under a workspace. Links are not followed; what vanishes meanwhile, and what is hidden, is not
     there."""
-    found: dict[str, str] = {}
+    found = Scan({}, {}, [])
+    if root.is_symlink():
+        found.left_out["."] = LINK
+        return found
     try:
         told = (root / ROOT_FILE).stat(follow_symlinks=False)
         if stat.S_ISREG(told.st_mode):
-            found[ROOT_FILE] = stamp_of(told)
+            found.files[ROOT_FILE] = stamp_of(told)
+        else:
+            found.left_out[ROOT_FILE] = LINK if stat.S_ISLNK(told.st_mode) else "It is no file."
     except OSError:
         pass
-    found.update(_scan_folder(os.fspath(root / FOLDER), FOLDER, MAX_DEPTH))
+    if (root / FOLDER).is_symlink():
+        found.left_out[FOLDER] = LINK
+    else:
+        _scan_folder(os.fspath(root / FOLDER), FOLDER, MAX_DEPTH, found)
     return found
 
 
-def _scan_folder(folder: str, prefix: str, depth: int) -> Iterator[tuple[str, str]]:
+def _scan_folder(folder: str, prefix: str, depth: int, found: Scan) -> None:
     try:
         with os.scandir(folder) as entries:
+            found.folders.append(folder)
             for entry in entries:
-                name = f"{prefix}/{entry.name}"
-                if entry.is_dir(follow_symlinks=False) and depth > 1:
-                    yield from _scan_folder(entry.path, name, depth - 1)
-                elif entry.name.endswith(ENDING) and entry.is_file(follow_symlinks=False) and _is_text(name):
-                    yield name, stamp_of(entry.stat(follow_symlinks=False))
-    except OSError:
+                if not is_hidden(entry.name):
+                    _look_at(entry, f"{prefix}/{entry.name}", depth, found)
+    except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as error:
+        found.left_out[_shown(prefix)] = f"The folder cannot be read: {error.strerror}."
 
 
-def _is_text(name: str) -> bool:
-    """Whether a name is UTF-8; others cannot be spoken of."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\\" not in name
+def _look_at(entry: os.DirEntry[str], name: str, depth: int, found: Scan) -> None:
+    folder = entry.is_dir()
+    if not folder and not has_ending(entry.name):
+        return
+    if entry.is_symlink():
+        found.left_out[_shown(name)] = LINK
+    elif _shown(name) != name or "\\" in name:
+        found.left_out[_shown(name)] = "Its name has a backslash, or is no UTF-8. Rename it."
+    elif not folder and entry.is_file(follow_symlinks=False):
+        with contextlib.suppress(FileNotFoundError):
+            found.files[name] = stamp_of(entry.stat(follow_symlinks=False))
+    elif folder and depth > 1:
+        _scan_folder(entry.path, name, depth - 1, found)
+    elif folder:
+        found.left_out[name] = f"Folders are read {MAX_DEPTH} deep."
+
+
+def _shown(name: str) -> str:
+    """A name as it can be spoken of, whatever its bytes are."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def stamp_of(told: os.stat_result) -> str:
@@ -106,9 +148,10 @@ def read(root: Path, path: str, *, max_bytes: int) -> Content:
         content = _read_all(handle, max_bytes)
     finally:
         os.close(handle)
-    if b"\0" in content:
+    text, unread = readable_part(content)
+    if "\0" in text:
         raise InvalidMemory("path", f"{path!r:.80} is no text")
-    return Content(content.decode("utf-8-sig", "replace"), stamp_of(told))
+    return Content(text, stamp_of(told), unread)
 
 
 def _open(root: Path, parts: tuple[str, ...]) -> int:

@@ -11,7 +11,7 @@ from memory.embed import HashEmbedder
 from tests.bench.standin import Pace, StandIn
 from tests.journeys.daemon import Client, config, model_settings, running
 from tests.memory.leftovers import files_with_text, files_with_vector
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +90,21 @@ async def test_no_wording_and_no_vector_of_a_purged_memory_is_in_any_file(tmp_pa
         client.token = TOKENS[0]["token"]
         assert [one["text"] for one in (await call(client, "GET", "/v1/memories"))["memories"]] == [OTHER]
     assert await leftovers(folder) == []
+
+
+async def test_no_word_and_no_vector_of_a_removed_document_is_in_any_file(tmp_path: Path) -> None:
+    found = config(roles={"embedding": "offline"}, memory={"index": {"check_s": 0.1}})
+    async with running(tmp_path, found) as client:
+        for name, text in (("safe.txt", FIRST), ("tea.txt", OTHER)):
+            await call(client, "POST", "/v1/documents", {"name": name, "text": text, "agent": "main"})
+        await client.daemon.parts.workspaces.files.settled()
+        await until_vectors_serve(client)
+        assert {name.split("/")[0] for _, name in await leftovers(tmp_path)} == {"cache", "index", "workspaces"}
+        await call(client, "DELETE", "/v1/documents/safe.txt.md?agent=main")
+        async with asyncio.timeout(PATIENCE_S):
+            while await leftovers(tmp_path):
+                await asyncio.sleep(0.1)
+        assert files_with_text(tmp_path / "cache", OTHER)
 
 
 async def test_what_is_sorted_while_it_is_deleted_does_not_come_back(tmp_path: Path) -> None:

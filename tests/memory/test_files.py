@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from contextlib import asynccontextmanager
+import sqlite3
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.chunk import Chunk
 from memory.chunks import ChunkDatabase
 from memory.embed import HashEmbedder
 from memory.errors import InvalidMemory, NotThere
@@ -19,8 +21,9 @@ from memory.files import WorkspaceFiles
 from memory.index import ListIndex
 from memory.indexing import Indexer
 from memory.policy import FilesPolicy, IndexPolicy, SearchPolicy
-from memory.workspace import checked_path, read, scan
-from tests.patience import PATIENCE_S
+from memory.workspace import LINK, Scan, checked_path, read, scan
+from tests.memory.leftovers import files_with_text
+from tests.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -179,6 +182,112 @@ async def test_files_that_cannot_be_indexed_are_reported(tmp_path: Path) -> None
         assert "at most 100" in told["memory/long.md"]
 
 
+async def test_files_in_other_encodings_are_read_as_marked_and_what_is_lost_of_others_is_told(tmp_path: Path) -> None:
+    async with following(tmp_path) as shelf:
+        shelf.write("memory/a.md", "fine")
+        (shelf.root / "memory/marked.md").write_text("Včela žije v úlu", "utf-16")
+        (shelf.root / "memory/unmarked.md").write_text("Královna v zahradě žije", "cp1250")
+        await shelf.until("žije úlu", ["memory/marked.md:1-1"])
+        await shelf.files.settled()
+        ((_, path, why),) = (await shelf.files.status()).problems
+        assert (path, why.split(";")[0]) == ("memory/unmarked.md", "3 places are no UTF-8, and stand as \ufffd")
+
+
+async def test_what_is_left_out_of_a_folder_is_told_and_what_is_hidden_is_not_indexed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    async with following(tmp_path) as shelf:
+        for path in ("memory/UP.MD", "memory/.git/x.md", "memory/.x.md", "memory/a\\b.md", "memory/x.txt"):
+            shelf.write(path, "beehive")
+        (shelf.root / "memory/link.md").symlink_to(elsewhere)
+        (shelf.root.parent / "other").symlink_to(elsewhere)
+        await shelf.until("beehive", ["memory/UP.MD:1-1"])
+        await shelf.files.settled()
+        told = {(shelf, path) for shelf, path, _ in (await shelf.files.status()).problems}
+        assert told == {(MAIN, "memory/a\\b.md"), (MAIN, "memory/link.md"), ("agent:other", ".")}
+        assert shelf.files.troubled == 3
+        assert [path for path, _, _ in await shelf.files.listing(MAIN)] == [
+            *("memory/UP.MD", "memory/a\\b.md", "memory/link.md")
+        ]
+        assert await shelf.files.paths(MAIN) == ["memory/UP.MD"]
+
+
+async def test_what_is_removed_leaves_every_file_of_the_index(tmp_path: Path) -> None:
+    async with following(tmp_path) as shelf:
+        for number in range(20):
+            shelf.write(f"memory/{number}.md", f"common words number{number}\n\nsecretpart{number}x")
+        await shelf.files.settled()
+        (shelf.root / "memory/3.md").unlink()
+        shelf.write("memory/4.md", "common words number4")
+        await shelf.files.settled()
+        for gone in ("secretpart3x", "secretpart4x"):
+            await until(lambda gone=gone: not files_with_text(shelf.database.parent, gone))
+        assert files_with_text(shelf.database.parent, "secretpart5x")
+        assert await shelf.find("secretpart5x") == ["memory/5.md:1-3"]
+
+
+async def test_what_a_kill_left_of_removed_texts_leaves_at_the_next_start(tmp_path: Path) -> None:
+    database = ChunkDatabase(tmp_path / "index" / "files.db")
+    database.put(MAIN, "memory/a.md", "stamp", [Chunk(text="secretpart", first_line=1, last_line=1, heading="")])
+    database.remove(MAIN, ["memory/a.md"])
+    assert files_with_text(tmp_path, "secretpart")
+    shutil.copytree(tmp_path / "index", tmp_path / "next" / "index")
+    database.close()
+    async with following(tmp_path / "next"):
+        await until(lambda: not files_with_text(tmp_path / "next", "secretpart"))
+
+
+async def test_a_database_somebody_holds_is_waited_for_and_said_and_not_made_anew(tmp_path: Path) -> None:
+    async with following(tmp_path) as shelf:
+        shelf.write("memory/a.md", "alpha")
+        await shelf.until("alpha", ["memory/a.md:1-1"])
+        number = shelf.database.stat().st_ino
+        with closing(sqlite3.connect(shelf.database)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            shelf.write("memory/b.md", "beta")
+            await until(lambda: "locked" in (shelf.files.problem or ""))
+            assert await shelf.find("alpha") == ["memory/a.md:1-1"]
+            other.rollback()
+        await shelf.files.settled()
+        assert await shelf.find("beta") == ["memory/b.md:1-1"]
+        assert shelf.files.problem is None
+        assert shelf.database.stat().st_ino == number
+
+
+async def test_a_database_that_somebody_holds_at_the_start_is_not_deleted(tmp_path: Path) -> None:
+    async with following(tmp_path) as shelf:
+        shelf.write("memory/a.md", "alpha")
+        await shelf.until("alpha", ["memory/a.md:1-1"])
+    number = shelf.database.stat().st_ino
+    with closing(sqlite3.connect(shelf.database)) as other:
+        other.execute("PRAGMA locking_mode=EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        again = ChunkDatabase(shelf.database)
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            again.latest()
+    assert again.latest() == 1
+    again.close()
+    assert shelf.database.stat().st_ino == number
+
+
+async def test_a_database_that_is_damaged_while_it_is_used_is_made_anew(tmp_path: Path) -> None:
+    async with following(tmp_path) as shelf:
+        for number in range(20):
+            shelf.write(f"memory/{number}.md", f"alpha{number} " * 350)
+        await shelf.files.settled()
+        with closing(sqlite3.connect(shelf.database)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with shelf.database.open("r+b") as file:
+            file.seek(4096)
+            file.write(b"damage" * 20_000)
+        shelf.write("memory/20.md", "alpha20")
+        await until(lambda: shelf.files.problem)
+        async with asyncio.timeout(PATIENCE_S):
+            await shelf.files.settled()
+        assert await shelf.find("alpha7") == ["memory/7.md:1-1"]
+        assert await shelf.find("alpha20") == ["memory/20.md:1-1"]
+
+
 async def test_pieces_have_vectors_too_and_other_shelves_are_not_searched(tmp_path: Path) -> None:
     async with following(tmp_path) as shelf:
         shelf.write("memory/a.md", "The boiler is in the cellar.")
@@ -222,6 +331,7 @@ async def test_lines_of_a_file_are_read_with_their_numbers(tmp_path: Path) -> No
 
 HOSTILE = [
     *("", ".", "..", "/etc/passwd", "../x.md", "memory/../../x.md", "memory//x.md", "memory/./x.md", "memory/x.txt"),
+    *("memory/.git/x.md", "memory/.x.md", "memory.md"),
     *("MEMORY.md/x.md", "memory", "memory/", "other.md", "memory\\..\\x.md", "memory/a\0.md", "memory/" * 20 + "x.md"),
 ]
 
@@ -252,7 +362,9 @@ def test_links_lead_nowhere(tmp_path: Path) -> None:
     (root / "memory/folder").symlink_to(outside)
     (root / "MEMORY.md").symlink_to(outside / "x.md")
     os.mkfifo(root / "memory/pipe.md")
-    assert scan(root) == {}
+    assert scan(root) == Scan(
+        {}, dict.fromkeys(("MEMORY.md", "memory/link.md", "memory/folder"), LINK), [str(root / "memory")]
+    )
     for path in ("memory/link.md", "memory/folder/x.md", "MEMORY.md", "memory/pipe.md"):
         with pytest.raises(NotThere):
             read(root, path, max_bytes=100)
