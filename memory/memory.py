@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
-from memory.errors import Forgotten, NotThere
-from memory.portable import parse_lines, render_lines
+from memory.errors import Forgotten
 from memory.records import Change, Filters, ListQuery, user_pool
 from memory.removal import Deleted
 from memory.retention import Swept
@@ -19,35 +17,23 @@ if TYPE_CHECKING:
 
     from memory.corpus import Findings, Searcher
     from memory.fulltext import FullText
+    from memory.importing import Imported
     from memory.jobs import JobUndone
     from memory.judge import Step
     from memory.learning import LearnRun, Lesson
     from memory.policy import MemoryPolicy, RetentionPolicy
-    from memory.records import Audit, Draft, Memory, Mode, Pool, Topic, TopicDraft, Viewer, Written
+    from memory.records import Audit, Draft, Memory, Mode, Pool, Topic, Viewer, Written
     from memory.store import MemoryStore
     from memory.topic_store import TopicStore
 
 ALL = Filters()
 FIRST = ListQuery()
 NOTHING = Change()
-PAGE = 500
 UNSORTED = (
     "It has no topic: it is found when somebody searches, but not recalled by itself. Give it one, or set "
     "roles.helper, and it is sorted in the background."
 )
 COMPARED = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """What came of an import. `forgotten` were deleted here before and stay so; `topics` had to be made."""
-
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    forgotten: int = 0
-    redacted: int = 0
-    topics: int = 0
 
 
 class Memories:
@@ -246,64 +232,18 @@ class Memories:
 
     # --- taking along ---------------------------------------------------------------------------------------------
 
-    async def export(self, viewer: Viewer, pool: Pool | None = None) -> str:
-        """A pool's active memories, its topics and the hashes of what was deleted, as JSON lines. Raises NotThere."""
-        chosen = await self.topics.prepare(viewer, pool)
-        found: list[Memory] = []
-        query = ListQuery(sort="created", limit=PAGE)
-        while True:
-            page, after = await self.store.page(viewer, Filters(pools=(chosen,)), query)
-            found += page
-            if after is None:
-                break
-            query = dataclasses.replace(query, after=after)
-        topics = await self.topics.topics(viewer, chosen)
-        stones = await self.store.tombstones(viewer, chosen)
-        return "".join(render_lines(chosen, topics, reversed(found), stones, at=self._now()))
+    async def export(self, viewer: Viewer, into: IO[bytes], pool: Pool | None = None) -> None:
+        """Writes a pool's active memories, its topics and the hashes of what was deleted as JSON lines, as they are at
+        one moment; the file is then at its beginning. Raises NotThere."""
+        await self.store.export(viewer, await self.topics.prepare(viewer, pool), into)
 
-    async def take_in(self, viewer: Viewer, content: str, pool: Pool | None = None) -> Imported:
-        """Everything of a file, or nothing where a line cannot be read. What was deleted here stays deleted.
-
-        Raises InvalidMemory, NotThere, MemoryConflict.
+    async def take_in(self, viewer: Viewer, file: IO[bytes], pool: Pool | None = None) -> Imported:
+        """Everything of a file, or nothing. What was deleted here stays deleted; no memory is recalled in more places
+        than where it comes from. Raises InvalidMemory, NotThere, MemoryConflict.
         """
         viewer = dataclasses.replace(viewer, origin="import")
         chosen = await self.topics.prepare(viewer, pool)
-        file = parse_lines(content, chosen)
-        made = await self._missing_topics(viewer, chosen, {topic.name: topic for topic in file.topics})
-        known = {topic.name.casefold() for topic in await self.topics.topics(viewer, chosen)}
-        drafts = [_with_known_topic(draft, known) for draft in file.drafts]
-        await self.store.bury(viewer, chosen, file.tombstones)
-        outcomes: list[Written | Forgotten] = []
-        for at in range(0, len(drafts), PAGE):
-            outcomes += await self.add_many(viewer, drafts[at : at + PAGE])
-        written = [outcome for outcome in outcomes if not isinstance(outcome, Forgotten)]
-        counts = {word: sum(1 for one in written if one.outcome == word) for word in ("added", "updated", "unchanged")}
-        return Imported(
-            **counts,
-            forgotten=len(outcomes) - len(written),
-            redacted=sum(1 for one in written if one.redacted),
-            topics=made,
-        )
-
-    async def _missing_topics(self, viewer: Viewer, pool: Pool, given: dict[str, TopicDraft]) -> int:
-        known = {topic.name.casefold() for topic in await self.topics.topics(viewer, pool)}
-        made = 0
-        for name, draft in given.items():
-            if name.strip().casefold() in known:
-                continue
-            try:
-                await self.topics.add_topic(viewer, pool, draft)
-            except NotThere:
-                return made  # a member of a project brings memories, but no topics
-            made += 1
-        return made
-
-
-def _with_known_topic(draft: Draft, known: set[str]) -> Draft:
-    """A topic nobody has here is left out; the memory waits to be classified."""
-    if draft.topic is None or draft.topic.strip().casefold() in known:
-        return draft
-    return dataclasses.replace(draft, topic=None)
+        return await self.store.take_in(viewer, chosen, file, self._changed)
 
 
 def _overlap(one: set[str], other: set[str]) -> float:

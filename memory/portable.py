@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from memory.errors import InvalidMemory
 from memory.records import KINDS, YEARS, Draft, Pool, Source, TopicDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping
 
     from memory.records import Memory, Topic
 
 FORMAT = "sessiond-memories"
-VERSION = 1
+VERSION = 2
+VERSIONS = (1, 2)
+"""1 did not say which project a topic is bound to."""
+
 MAX_LINES = 1_000_000
+MAX_LINE_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Portable:
-    """What a file holds. Tombstones are hashes of texts that were deleted for good."""
+class Tombstone:
+    """The hash of a text that was deleted for good."""
 
-    topics: tuple[TopicDraft, ...]
-    drafts: tuple[Draft, ...]
-    tombstones: tuple[str, ...]
+    digest: str
+
+
+Item: TypeAlias = "TopicDraft | Draft | Tombstone"
 
 
 def render_lines(
     pool: Pool, topics: Iterable[Topic], memories: Iterable[Memory], tombstones: Iterable[str], *, at: datetime
-) -> Iterable[str]:
+) -> Iterator[str]:
     """One line at a time, each with its line feed. Memories name their topic, not its id."""
     known = list(topics)
     names = {topic.id: topic.name for topic in known}
@@ -44,49 +51,63 @@ def render_lines(
         yield _line({"type": "tombstone", "sha256": digest})
 
 
-def parse_lines(content: str, pool: Pool | None) -> Portable:
-    """What a file says, for this pool. Raises InvalidMemory, which names the line."""
-    topics: list[TopicDraft] = []
-    drafts: list[Draft] = []
-    stones: list[str] = []
-    for number, fields in _objects(content):
+def parse_lines(lines: Iterable[bytes], pool: Pool | None) -> Iterator[tuple[str, Item]]:
+    """Each line of a file and what it holds, for this pool. Raises InvalidMemory, which names the line."""
+    for where, fields in _objects(lines):
+        with at_line(where):
+            item = _item_of(fields, pool)
+        if item is not None:
+            yield where, item
+
+
+@contextmanager
+def at_line(where: str) -> Generator[None]:
+    """Whatever is wrong inside is told with its line, as InvalidMemory."""
+    try:
+        yield
+    except InvalidMemory as error:
+        raise InvalidMemory(where, f"{error.field}: {error.why}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        why = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise InvalidMemory(where, why) from error
+
+
+def _item_of(fields: Mapping[str, Any], pool: Pool | None) -> Item | None:
+    match fields.get("type"):
+        case "topic":
+            return _topic_of(fields)
+        case "memory":
+            return _draft_of(fields, pool)
+        case "tombstone":
+            return Tombstone(_hash_of(fields))
+        case None if "format" in fields:
+            return _check_header(fields)
+        case other:
+            raise ValueError(f"type {other!r:.40} is not known; there are topic, memory and tombstone")
+
+
+def _objects(lines: Iterable[bytes]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, line in enumerate(lines, 1):
         where = f"line {number}"
-        try:
-            match fields.get("type"):
-                case "topic":
-                    topics.append(_topic_of(fields))
-                case "memory":
-                    drafts.append(_draft_of(fields, pool))
-                case "tombstone":
-                    stones.append(_hash_of(fields))
-                case None if "format" in fields:
-                    _check_header(fields)
-                case other:
-                    raise ValueError(f"type {other!r:.40} is not known; there are topic, memory and tombstone")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            why = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-            raise InvalidMemory(where, why) from error
-    return Portable(tuple(topics), tuple(drafts), tuple(stones))
-
-
-def _objects(content: str) -> Iterable[tuple[int, Mapping[str, Any]]]:
-    for number, line in enumerate(content.split("\n"), 1):
         if number > MAX_LINES:
-            raise InvalidMemory(f"line {number}", f"a file has at most {MAX_LINES} lines; split it")
-        if not line.strip():
+            raise InvalidMemory(where, f"a file has at most {MAX_LINES} lines; split it")
+        if len(line) > MAX_LINE_BYTES:
+            raise InvalidMemory(where, f"has more than {MAX_LINE_BYTES} bytes")
+        text = line.removeprefix(BOM_UTF8) if number == 1 else line
+        if not text.strip():
             continue
         try:
-            fields = json.loads(line)
+            fields = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise InvalidMemory(f"line {number}", f"is no JSON ({error})") from error
+            raise InvalidMemory(where, f"is no JSON ({error})") from error
         if not isinstance(fields, dict):
-            raise InvalidMemory(f"line {number}", "is no JSON object")
-        yield number, cast("dict[str, Any]", fields)
+            raise InvalidMemory(where, "is no JSON object")
+        yield where, cast("dict[str, Any]", fields)
 
 
 def _check_header(fields: Mapping[str, Any]) -> None:
-    if fields["format"] != FORMAT or fields.get("version") != VERSION:
-        raise ValueError(f"the file is no {FORMAT} of version {VERSION}; export it anew")
+    if fields["format"] != FORMAT or fields.get("version") not in VERSIONS:
+        raise ValueError(f"the file is no {FORMAT} of version {VERSION} or older; export it anew")
 
 
 def _topic_fields(topic: Topic) -> dict[str, Any]:
@@ -97,6 +118,7 @@ def _topic_fields(topic: Topic) -> dict[str, Any]:
         "bounded": topic.bounded,
         "scope_properties": list(topic.scope_properties),
         "always_on": topic.always_on,
+        "project": topic.project,
     }
 
 
@@ -108,6 +130,7 @@ def _topic_of(fields: Mapping[str, Any]) -> TopicDraft:
         bounded=fields.get("bounded") is True,
         scope_properties=tuple(_text(name) for name in fields.get("scope_properties", ())),
         always_on=fields.get("always_on") is True,
+        project=None if fields.get("project") is None else _text(fields["project"]),
     )
 
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
 import hashlib
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import func, or_, select, update
 
-from memory.access import may_use, may_use_person, readable, writable_pool
+from memory.access import may_use, may_use_person, readable
 from memory.database import NOT_OPENED
 from memory.errors import MemoryUnavailable, NotThere
+from memory.exporting import write_pool
+from memory.importing import Intake
 from memory.job_store import JobStore
 from memory.learning_store import LearningStore
 from memory.listing import after_condition, cursor_of, fitting, order_of, seen, valid
-from memory.operation import CHUNK, Operation, load_rows, set_state
+from memory.operation import CHUNK, Operation, last_change, load_rows, set_state
 from memory.records import Changed, Filters, ListQuery, Viewer, parse_pool, user_pool
 from memory.removal import Deleted, purge_rows, scrub_if_due
 from memory.retention import due_pools, sweep_pool
 from memory.rows import READ, audit_from_row, memory_from_row, memory_of, millis, time_of
 from memory.setting_store import SettingStore
-from memory.tables import audit, changes, memories, projects, state, tombstones
+from memory.tables import audit, changes, memories, projects, state
 from memory.undo import undo_operation
 from memory.vitality import ONE_RECALL
 from memory.writes import Writes
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from memory.database import Records
     from memory.errors import Forgotten
     from memory.fulltext import FullText
+    from memory.importing import Imported
     from memory.policy import RecordsPolicy, RetentionPolicy
     from memory.records import Audit, Change, Draft, Memory, Pool, TextHit, Written
     from memory.removal import Purged
@@ -188,12 +193,10 @@ class MemoryStore:
                         found[row, after["revision"]] = memory_from_row(after)
         return found
 
-    async def tombstones(self, viewer: Viewer, pool: Pool) -> list[str]:
-        """Hashes of the texts that were deleted for good. Raises NotThere."""
-        query = select(tombstones.c.text_hash).where(tombstones.c.pool == str(pool)).order_by(tombstones.c.text_hash)
-        async with self._records.reading() as connection:
-            await writable_pool(connection, viewer, pool)
-            return list((await connection.execute(query)).scalars())
+    async def export(self, viewer: Viewer, pool: Pool, into: IO[bytes]) -> None:
+        """The pool as JSON lines, as it is at one moment."""
+        now = self._now()
+        await self._records.read(lambda connection: write_pool(connection, viewer, pool, into, now))
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -257,15 +260,28 @@ class MemoryStore:
             for hook in self.after_purge:
                 await hook(gone)
 
-    async def bury(self, viewer: Viewer, pool: Pool, digests: Sequence[str]) -> None:
-        """Keeps texts from coming back, by their hashes; what is there now stays. Raises NotThere."""
-        async with self._records.writing() as connection:
-            await writable_pool(connection, viewer, pool)
-            known = select(tombstones.c.text_hash).where(tombstones.c.pool == str(pool))
-            fresh = set(digests) - set((await connection.execute(known)).scalars())
-            rows = [{"pool": str(pool), "text_hash": digest, "at": millis(self._now())} for digest in sorted(fresh)]
-            if rows:
-                await connection.execute(insert(tombstones), rows)
+    async def take_in(self, viewer: Viewer, pool: Pool, file: IO[bytes], tell: Callable[[Memory], None]) -> Imported:
+        """All of a file in one transaction, or nothing of it; `tell` hears of what changed once that is kept.
+
+        Raises InvalidMemory, NotThere, MemoryConflict.
+        """
+        intake = Intake(file, pool, self._policy, self._new_id)
+        await asyncio.to_thread(intake.check)
+        done, first, last = await self._again(lambda: self._taken_in(viewer, intake))
+        with contextlib.suppress(MemoryUnavailable):  # it is kept, and whoever was not told finds it at the next start
+            while first < last and (part := await self.changes_since(first)):
+                first = part[-1].number
+                for one in part:
+                    if one.memory is not None and one.memory.state == "active" and one.pool == pool:
+                        tell(one.memory)
+        return done
+
+    async def _taken_in(self, viewer: Viewer, intake: Intake) -> tuple[Imported, int, int]:
+        """Also the numbers of the change feed before and after it."""
+        async with self._operation(viewer) as operation:
+            first = await last_change(operation.connection)
+            done = await intake.write(operation, Writes(operation, self._policy, self._new_id))
+            return done, first, await last_change(operation.connection)
 
     async def purge_old(self, through: datetime) -> int:
         """Deletes for good what has been in the trash since a time or longer, of everybody. For upkeep only."""
@@ -332,12 +348,15 @@ class MemoryStore:
             yield Operation(connection, self._fulltext, viewer, name=self._new_id(), now=self._now())
 
     async def _write(self, viewer: Viewer, work: Callable[[Writes], Awaitable[T]]) -> T:
+        return await self._again(lambda: self._written(viewer, work))
+
+    async def _again(self, work: Callable[[], Awaitable[T]]) -> T:
         try:
-            return await self._written(viewer, work)
+            return await work()
         except MemoryUnavailable as error:
             if NOT_OPENED not in str(error):
                 raise
-            return await self._written(viewer, work)  # nothing of it was kept
+            return await work()  # nothing of it was kept
 
     async def _written(self, viewer: Viewer, work: Callable[[Writes], Awaitable[T]]) -> T:
         async with self._operation(viewer) as operation:

@@ -72,13 +72,13 @@ class TopicStore:
         await connection.execute(insert(pools).values(pool=str(pool), created_at=millis(now)))
         drafts = USER_DEFAULTS if pool.kind == "user" else PROJECT_DEFAULTS
         there = (await connection.execute(_names_of(pool))).scalars().all()
-        rows = [topic_to_row(self._new(draft, pool, now)) for draft in drafts if draft.name.casefold() not in there]
+        rows = [
+            topic_to_row(new_topic(draft, pool, self._new_id(), now))
+            for draft in drafts
+            if draft.name.casefold() not in there
+        ]
         if rows:
             await connection.execute(insert(topics), rows)
-
-    def _new(self, draft: TopicDraft, owner: Pool | None, now: datetime) -> Topic:
-        fields = {field.name: getattr(draft, field.name) for field in dataclasses.fields(draft)}
-        return Topic(id=self._new_id(), owner=owner, created_at=now, updated_at=now, **fields)
 
     async def topics(self, viewer: Viewer, pool: Pool | None = None) -> list[Topic]:
         """The pool's topics and those of the instance, by name. `pool` None: the viewer's own. Raises NotThere."""
@@ -123,16 +123,10 @@ class TopicStore:
         if owner is not None:
             await self.prepare(viewer, owner)
         check_may_change_topic(viewer, owner)
-        topic = self._new(checked_draft(draft), owner, self._now())
+        topic = new_topic(checked_draft(draft), owner, self._new_id(), self._now())
         async with self._records.writing() as connection:
             await self._check_binding(connection, viewer, topic)
-            taken = (await connection.execute(_names_of(owner))).scalars().all()
-            if topic.name.casefold() in taken:
-                raise MemoryConflict(f"There is a topic {topic.name!r} already. Update it, or choose another name.")
-            if len(taken) >= MAX_TOPICS:
-                raise MemoryConflict(f"There are {MAX_TOPICS} topics already. Delete one first.")
-            await connection.execute(insert(topics).values(topic_to_row(topic)))
-            await note_topic(connection, viewer, self._now(), None, topic)
+            await insert_topic(connection, viewer, topic, self._now())
         return topic
 
     async def edit_topic(self, viewer: Viewer, topic_id: str, change: TopicChange) -> Topic:
@@ -264,6 +258,22 @@ class TopicStore:
             await connection.execute(delete(pools).where(pools.c.pool == pool))
             await connection.execute(delete(projects).where(projects.c.id == project.id))
         self._ready.discard(project_pool(project_id))
+
+
+def new_topic(draft: TopicDraft, owner: Pool | None, topic_id: str, now: datetime) -> Topic:
+    fields = {field.name: getattr(draft, field.name) for field in dataclasses.fields(draft)}
+    return Topic(id=topic_id, owner=owner, created_at=now, updated_at=now, **fields)
+
+
+async def insert_topic(connection: AsyncConnection, viewer: Viewer, topic: Topic, now: datetime) -> None:
+    """Raises MemoryConflict. Whether the viewer may make it was checked before."""
+    taken = (await connection.execute(_names_of(topic.owner))).scalars().all()
+    if topic.name.casefold() in taken:
+        raise MemoryConflict(f"There is a topic {topic.name!r} already. Update it, or choose another name.")
+    if len(taken) >= MAX_TOPICS:
+        raise MemoryConflict(f"There are {MAX_TOPICS} topics already. Delete one first.")
+    await connection.execute(insert(topics).values(topic_to_row(topic)))
+    await note_topic(connection, viewer, now, None, topic)
 
 
 def _names_of(owner: Pool | None) -> Select[tuple[str]]:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, or_, select, tuple_
+from sqlalchemy import delete, insert, or_, select, tuple_
 
 from memory.access import readable, readable_topic, writable_pool
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
@@ -25,13 +25,15 @@ from memory.records import (
     text_hash,
 )
 from memory.redact import Redacted, redact
-from memory.rows import memory_from_row, owner_name, topic_from_row, whole
+from memory.rows import memory_from_row, millis, owner_name, topic_from_row, whole
 from memory.tables import memories, tombstones, topics
 from memory.topics import bounded_place, check_scope, checked_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
+
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
     from memory.operation import Operation
     from memory.policy import RecordsPolicy
@@ -100,7 +102,7 @@ class Writes:
             text=text,
             topic=None if topic is None else topic.id,
             kind=draft.kind or ("project" if pool.kind == "project" else "user"),
-            importance=_checked_importance(5 if draft.importance is None else draft.importance),
+            importance=checked_importance(5 if draft.importance is None else draft.importance),
             place=None if topic is None else bounded_place(pool, topic, properties),
             valid_from=created if draft.valid_from is None else whole(checked_time("valid_from", draft.valid_from)),
             properties=properties,
@@ -340,11 +342,7 @@ class Writes:
 
     def _cleaned(self, text: str) -> tuple[str, tuple[str, ...]]:
         """The text as it is kept, and the kinds of secrets taken out. Raises InvalidMemory."""
-        plain = text.encode("utf-8", "replace").decode().replace("\0", "").strip()
-        if not plain:
-            raise InvalidMemory("text", "is empty; write one self-contained fact")
-        if len(plain) > self._policy.max_characters:
-            raise InvalidMemory("text", f"has more than {self._policy.max_characters} characters; shorten or split it")
+        plain = checked_text(text, self._policy.max_characters)
         if self._policy.allow_secrets:
             return plain, ()
         filtered = redact(plain)
@@ -366,7 +364,7 @@ class Writes:
                 raise InvalidMemory("kind", f"must be one of {', '.join(KINDS)}")
             out["kind"] = change.kind
         if not isinstance(change.importance, Keep):
-            out["importance"] = _checked_importance(change.importance)
+            out["importance"] = checked_importance(change.importance)
         return out
 
     async def _placed(self, before: Memory, change: Change, leaving: set[str | None] | None = None) -> dict[str, Any]:
@@ -494,7 +492,27 @@ def _provenance(change: Change) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _checked_importance(value: int) -> int:
+def checked_text(text: str, most: int) -> str:
+    """A text without what no text holds. Raises InvalidMemory where nothing is left, or more than `most` characters."""
+    plain = text.encode("utf-8", "replace").decode().replace("\0", "").strip()
+    if not plain:
+        raise InvalidMemory("text", "is empty; write one self-contained fact")
+    if len(plain) > most:
+        raise InvalidMemory("text", f"has more than {most} characters; shorten or split it")
+    return plain
+
+
+async def bury(connection: AsyncConnection, pool: Pool, digests: Sequence[str], at: datetime) -> None:
+    """Keeps texts from coming back, by their hashes; what is there now stays."""
+    known = select(tombstones.c.text_hash).where(tombstones.c.pool == str(pool), tombstones.c.text_hash.in_(digests))
+    fresh = set(digests) - set((await connection.execute(known)).scalars())
+    if fresh:
+        rows = [{"pool": str(pool), "text_hash": digest, "at": millis(at)} for digest in sorted(fresh)]
+        await connection.execute(insert(tombstones), rows)
+
+
+def checked_importance(value: int) -> int:
+    """Raises InvalidMemory."""
     if isinstance(value, bool) or not 1 <= value <= 10:
         raise InvalidMemory("importance", "is a whole number from 1 to 10")
     return value

@@ -18,9 +18,11 @@ from gateway.cli import (
     mcp,
     memory_runs,
     memory_settings,
+    memory_transfer,
     search,
     server,
     sessions,
+    topics,
 )
 from gateway.cli import memory as memory_commands
 
@@ -41,6 +43,8 @@ app.add_typer(hooks.app, name="hooks")
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(memory_commands.app, name="memory")
 memory_commands.app.add_typer(memory_runs.app, name="jobs")
+memory_commands.app.add_typer(topics.app, name="topics")
+memory_transfer.register(memory_commands.app)
 memory_commands.app.command("settings")(memory_settings.settings)
 learning.register(memory_commands.app)
 app.add_typer(memory_commands.projects, name="projects")

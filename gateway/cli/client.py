@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 
 from gateway.cli.output import FAILED, REFUSED, UNREACHABLE, fail
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:8420"
 TIMEOUT_S = 3600
+PIECE = 1024 * 1024
 
 
 class Daemon:
@@ -29,14 +30,43 @@ class Daemon:
         self._token = os.environ.get("SESSIOND_TOKEN")
 
     def call(
-        self, method: str, path: str, body: Any = None, *, query: dict[str, Any] | None = None, raw: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: dict[str, Any] | None = None,
+        raw: bytes | IO[bytes] | None = None,
+        media_type: str = "application/json",
     ) -> Any:
-        """The JSON of an answer; ends the command with the problem's words when it is an error."""
-        content = self._read(method, path, body, query, raw=raw)
+        """The JSON of an answer; ends the command with the problem's words when it is an error. `raw`: a body that is
+        sent as it is, piece by piece where it is a file."""
+        content = self._read(method, path, body, query, raw=raw, media_type=media_type)
         return json.loads(content) if content else None
 
     def text(self, method: str, path: str, *, query: dict[str, Any] | None = None) -> bytes:
         return self._read(method, path, None, query)
+
+    def download(self, path: str, into: IO[bytes], *, query: dict[str, Any] | None = None) -> int:
+        """Writes an answer of any length to a file; says how many bytes. Raises OSError when that cannot be written."""
+        try:
+            response = self._request("GET", path, None, query)
+        except (OSError, http.client.HTTPException) as error:
+            self.unreachable(error)
+        size = 0
+        while piece := self._piece(response):
+            into.write(piece)
+            size += len(piece)
+        return size
+
+    def _piece(self, response: http.client.HTTPResponse) -> bytes:
+        try:
+            piece = response.read(PIECE)
+            if not piece and response.length:
+                raise http.client.IncompleteRead(piece, response.length)
+        except (OSError, http.client.HTTPException) as error:
+            fail(f"The answer broke off ({error!r}); nothing is complete. Try again.", UNREACHABLE)
+        return piece
 
     def events(
         self, method: str, path: str, body: Any = None, *, after: str | None = None
@@ -67,10 +97,17 @@ class Daemon:
         fail(f"No daemon answers at {self.shown} ({error}). Start one with: sessiond serve", UNREACHABLE)
 
     def _read(
-        self, method: str, path: str, body: Any, query: dict[str, Any] | None, *, raw: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: dict[str, Any] | None,
+        *,
+        raw: bytes | IO[bytes] | None = None,
+        media_type: str = "application/json",
     ) -> bytes:
         try:
-            return self._request(method, path, body, query, raw=raw).read()
+            return self._request(method, path, body, query, {"Content-Type": media_type}, raw=raw).read()
         except (OSError, http.client.HTTPException) as error:
             self.unreachable(error)
 
@@ -82,7 +119,7 @@ class Daemon:
         query: dict[str, Any] | None,
         headers: dict[str, str] | None = None,
         *,
-        raw: bytes | None = None,
+        raw: bytes | IO[bytes] | None = None,
     ) -> http.client.HTTPResponse:
         connection, prefix = self._connection(TIMEOUT_S)
         sent = {"Content-Type": "application/json", **(headers or {})}
@@ -91,7 +128,12 @@ class Daemon:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         target = f"{prefix}{path}" + (f"?{urlencode(given)}" if given else "")
         payload = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        connection.request(method, target, payload, sent)
+        try:
+            connection.request(method, target, payload, sent)
+        except (BrokenPipeError, ConnectionResetError):
+            if raw is None:
+                raise
+            # a long body is refused before its end: the answer says why
         response = connection.getresponse()
         if response.status >= 400:
             _refused(response)

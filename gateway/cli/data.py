@@ -11,7 +11,7 @@ import typer
 
 from gateway.cli.chat import Url
 from gateway.cli.client import Daemon, key_path
-from gateway.cli.output import FAILED, USAGE, fail, show_json, show_table
+from gateway.cli.output import FAILED, USAGE, fail, show_json, show_table, written_file
 from gateway.cli.server import DataDir
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def export_session(
     if output is None:
         sys.stdout.buffer.write(content)
         return
-    output.write_bytes(content)
+    with written_file(output) as file:
+        file.write(content)
     typer.echo(f"Wrote {output} ({len(content)} bytes).", err=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -21,7 +20,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")
 User = Annotated[str | None, typer.Option("--user", help="The person spoken for, with an administrator's token.")]
 PoolName = Annotated[str | None, typer.Option("--pool", help="user:<id> or project:<id>; your own when left out.")]
 Topic = Annotated[str | None, typer.Option("--topic", help="Name of a topic.")]
-Limit = Annotated[int, typer.Option("--limit", help="How many.")]
+Property = Annotated[
+    list[str] | None, typer.Option("--property", help="NAME=VALUE, what keeps it apart; may be given again.")
+]
+PAGE = 500
+"""Memories of one answer."""
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
@@ -32,15 +35,15 @@ def list_memories(
     unclassified: Annotated[bool, typer.Option("--unclassified", help="Only memories without topic.")] = False,
     pool: PoolName = None,
     user: User = None,
-    limit: Limit = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many.")] = 50,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
     """What is remembered, the newest change first."""
-    query = {"state": state, "topic": topic, "pool": pool, "user": user, "limit": limit}
+    query = {"state": state, "topic": topic, "pool": pool, "user": user}
     if unclassified:
         query["unclassified"] = "true"
-    page = Daemon(url).call("GET", "/v1/memories", query=query)
+    page = _pages(Daemon(url), query, limit)
     _show(page, as_json=as_json)
     if page["next"] and not as_json:
         typer.echo("There are more; raise --limit or narrow with --topic.", err=True)
@@ -52,12 +55,14 @@ def add(
     topic: Topic = None,
     importance: Annotated[int | None, typer.Option(help="1 to 10: what forgetting it would cost.")] = None,
     kind: Annotated[str | None, typer.Option(help="user, feedback, project or reference.")] = None,
+    properties: Property = None,
     pool: PoolName = None,
     user: User = None,
     url: Url = None,
 ) -> None:
     """Remember a fact."""
-    given = {"topic": topic, "importance": importance, "kind": kind, "pool": pool}
+    given: dict[str, Any] = {"topic": topic, "importance": importance, "kind": kind, "pool": pool}
+    given["properties"] = _properties(properties)
     body = {"text": _text(text), **{name: value for name, value in given.items() if value is not None}}
     _tell(Daemon(url).call("POST", "/v1/memories", body, query={"user": user}))
 
@@ -69,7 +74,7 @@ def search(
     as_of: Annotated[str | None, typer.Option("--as-of", help="What was true then, as in 2026-05-01T12:00Z.")] = None,
     pool: PoolName = None,
     user: User = None,
-    limit: Limit = 10,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100, help="How many.")] = 10,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
@@ -81,9 +86,9 @@ def search(
 
 
 @app.command()
-def show(memory: Id, url: Url = None) -> None:
+def show(memory: Id, user: User = None, url: Url = None) -> None:
     """Everything about one memory, as JSON."""
-    show_json(Daemon(url).call("GET", _path(memory)))
+    show_json(Daemon(url).call("GET", _path(memory), query={"user": user}))
 
 
 @app.command()
@@ -93,42 +98,50 @@ def edit(
     topic: Annotated[str | None, typer.Option(help="Another topic; an empty text: none.")] = None,
     importance: Annotated[int | None, typer.Option(help="1 to 10.")] = None,
     kind: Annotated[str | None, typer.Option(help="user, feedback, project or reference.")] = None,
+    properties: Property = None,
+    no_properties: Annotated[bool, typer.Option("--no-properties", help="It has no properties any more.")] = False,
+    user: User = None,
     url: Url = None,
 ) -> None:
-    """Correct a memory."""
-    given = {"text": text, "topic": topic, "importance": importance, "kind": kind}
+    """Correct a memory. Properties replace those it had."""
+    if properties and no_properties:
+        fail("Give --property or --no-properties.", USAGE)
+    given: dict[str, Any] = {"text": text, "topic": topic, "importance": importance, "kind": kind}
+    given["properties"] = {} if no_properties else _properties(properties)
     body = {name: value for name, value in given.items() if value is not None}
     if not body:
-        fail("Say what to change: --text, --topic, --importance or --kind.", USAGE)
-    _tell(Daemon(url).call("PATCH", _path(memory), body | ({"topic": None} if topic == "" else {})))
+        fail("Say what to change: --text, --topic, --importance, --kind or --property.", USAGE)
+    body |= {"topic": None} if topic == "" else {}
+    _tell(Daemon(url).call("PATCH", _path(memory), body, query={"user": user}))
 
 
 @app.command()
-def delete(memory: Id, url: Url = None) -> None:
+def delete(memory: Id, user: User = None, url: Url = None) -> None:
     """Put a memory into the trash."""
-    gone = Daemon(url).call("DELETE", _path(memory))
+    gone = Daemon(url).call("DELETE", _path(memory), query={"user": user})
     typer.echo(f"{gone['id']} is in the trash; `sessiond memory restore {gone['id']}` brings it back.")
 
 
 @app.command()
-def restore(memory: Id, url: Url = None) -> None:
+def restore(memory: Id, user: User = None, url: Url = None) -> None:
     """Take a memory out of the trash."""
-    typer.echo(f"{Daemon(url).call('POST', _path(memory, '/restore'))['id']} is remembered again.")
+    back = Daemon(url).call("POST", _path(memory, "/restore"), query={"user": user})
+    typer.echo(f"{back['id']} is remembered again.")
 
 
 @app.command()
-def purge(memory: Id, yes: Yes = False, url: Url = None) -> None:
+def purge(memory: Id, yes: Yes = False, user: User = None, url: Url = None) -> None:
     """Delete a memory for good, with everything it said before."""
     if not yes:
         typer.confirm(f"Delete {memory} for good?", abort=True)
-    Daemon(url).call("POST", _path(memory, "/purge"))
+    Daemon(url).call("POST", _path(memory, "/purge"), query={"user": user})
     typer.echo(f"{memory} is gone for good.")
 
 
 @app.command()
-def history(memory: Id, as_json: AsJson = False, url: Url = None) -> None:
+def history(memory: Id, user: User = None, as_json: AsJson = False, url: Url = None) -> None:
     """The changes of a memory, the newest first."""
-    found = Daemon(url).call("GET", _path(memory, "/history"))
+    found = Daemon(url).call("GET", _path(memory, "/history"), query={"user": user})
     if as_json:
         show_json(found)
         return
@@ -140,55 +153,12 @@ def history(memory: Id, as_json: AsJson = False, url: Url = None) -> None:
 def undo(
     memory: Id,
     operation: Annotated[str | None, typer.Option(help="From the history; the newest change when left out.")] = None,
+    user: User = None,
     url: Url = None,
 ) -> None:
     """Undo a change of a memory, with all that belongs to it."""
     body = {} if operation is None else {"operation": operation}
-    _show(Daemon(url).call("POST", _path(memory, "/undo"), body), as_json=False)
-
-
-@app.command()
-def topics(pool: PoolName = None, user: User = None, as_json: AsJson = False, url: Url = None) -> None:
-    """Topics, by name."""
-    found = Daemon(url).call("GET", "/v1/topics", query={"pool": pool, "user": user})
-    if as_json:
-        show_json(found)
-        return
-    rows = [[t["name"], "one" if t["bounded"] else "many", t["owner"], t["description"]] for t in found["topics"]]
-    show_table(rows, ["NAME", "HOLDS", "OWNER", "WHAT BELONGS TO IT"])
-
-
-@app.command()
-def export(
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; else standard output.")] = None,
-    pool: PoolName = None,
-    user: User = None,
-    url: Url = None,
-) -> None:
-    """Write a pool as JSON lines."""
-    content = Daemon(url).text("GET", "/v1/memories/export", query={"pool": pool, "user": user})
-    if output is None:
-        sys.stdout.buffer.write(content)
-        return
-    output.write_bytes(content)
-    typer.echo(f"Wrote {output} ({len(content)} bytes).", err=True)
-
-
-@app.command("import")
-def import_file(
-    file: Annotated[Path, typer.Argument(help="JSON lines, as exported.")],
-    pool: PoolName = None,
-    user: User = None,
-    url: Url = None,
-) -> None:
-    """Take over a file; what was deleted here stays deleted."""
-    try:
-        content = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{file} cannot be read: {error}", USAGE)
-    body = {"content": content} | ({} if pool is None else {"pool": pool})
-    done = Daemon(url).call("POST", "/v1/memories/import", body, query={"user": user})
-    typer.echo(", ".join(f"{count} {word}" for word, count in done.items()))
+    _show(Daemon(url).call("POST", _path(memory, "/undo"), body, query={"user": user}), as_json=False)
 
 
 @projects.command("list")
@@ -244,6 +214,28 @@ def delete_project(
 
 def _path(memory: str, rest: str = "") -> str:
     return f"/v1/memories/{quote(memory, safe='')}{rest}"
+
+
+def _pages(daemon: Daemon, query: dict[str, Any], limit: int) -> dict[str, Any]:
+    """As many memories as are wanted, and where the list goes on."""
+    found: list[Any] = []
+    after: str | None = None
+    while True:
+        part = {"limit": min(PAGE, limit - len(found)), "cursor": after}
+        page = daemon.call("GET", "/v1/memories", query=query | part)
+        found += page["memories"]
+        after = page["next"]
+        if after is None or len(found) >= limit:
+            return {"memories": found, "next": after}
+
+
+def _properties(given: list[str] | None) -> dict[str, str] | None:
+    if not given:
+        return None
+    pairs = [one.partition("=") for one in given]
+    if any(not name or not equals for name, equals, _ in pairs):
+        fail("Write a property as NAME=VALUE, such as --property tenant=shop.", USAGE)
+    return {name: value for name, _, value in pairs}
 
 
 def _text(given: str) -> str:

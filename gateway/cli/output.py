@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
 
 FAILED, USAGE, UNREACHABLE, REFUSED = 1, 2, 3, 4
 
@@ -14,6 +19,24 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
     """Ends the command with a message on standard error."""
     typer.echo(message, err=True)
     raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def written_file(path: Path) -> Generator[IO[bytes]]:
+    """A file to write; it has its name once all of it is there. Ends the command where it cannot be written."""
+    try:
+        target = path.resolve()
+        device = target.exists() and not target.is_file()
+        part = target if device else target.with_name(f"{target.name}.part")
+        try:
+            with part.open("wb") as file:
+                yield file
+            part.replace(target)
+        finally:
+            if not device:
+                part.unlink(missing_ok=True)
+    except OSError as error:
+        fail(f"{path} cannot be written: {error.strerror or error}.", USAGE)
 
 
 def show_json(value: Any) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any
+import io
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
-from aiohttp import web
 from pydantic import Field
 
 from gateway.http.memory_views import (
@@ -22,6 +22,7 @@ from gateway.http.memory_views import (
 )
 from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route, json_answer
+from gateway.http.spool import file_answer, read_into, spool
 from gateway.moments import FORM, Moment, moment_at
 from gateway.viewers import viewer_of_caller
 from memory.errors import NotThere
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date, datetime
 
+    from aiohttp import web
+
     from gateway.http.auth import Caller
     from gateway.parts import Parts
     from memory.memory import Memories
@@ -58,6 +61,9 @@ TopicName = Annotated[str, Field(min_length=1, max_length=80, description="Name 
 Importance = Annotated[int, Field(ge=1, le=10)]
 Properties = Annotated[dict[str, Annotated[str, Field(max_length=512)]], Field(max_length=16)]
 Why = Annotated[str, Field(max_length=500, description="Kept in the history")]
+
+
+MAX_IMPORT_BYTES = 512 * 1024 * 1024
 
 
 class WhoQuery(Body):
@@ -146,7 +152,7 @@ class PoolQuery(WhoQuery):
 
 
 class MemoryImportIn(Body):
-    """JSON lines, as exported."""
+    """JSON lines, as exported. Files that are too long for a body of JSON go to `/v1/memories/import-file`."""
 
     content: str = Field(description="The file's text")
     pool: PoolName | None = None
@@ -282,13 +288,28 @@ class MemoryRoutes:
     async def export(self, call: Call) -> web.Response:
         query: PoolQuery = call.query
         memories, viewer, pool = await self._asked(call, query.pool)
-        text = await memories.export(viewer, pool)
-        return web.Response(text=text, content_type="application/jsonl", charset="utf-8")
+        file = spool(self._parts.data_dir)
+        try:
+            await memories.export(viewer, file, pool)
+        except BaseException:
+            file.close()
+            raise
+        return file_answer(file, "application/jsonl")
 
     async def take_in(self, call: Call) -> web.Response:
         body: MemoryImportIn = call.body
-        memories, viewer, pool = await self._asked(call, body.pool)
-        return json_answer(ImportView(**dataclasses.asdict(await memories.take_in(viewer, body.content, pool))))
+        return await self._taken_in(call, io.BytesIO(body.content.encode()), body.pool)
+
+    async def take_in_file(self, call: Call) -> web.Response:
+        query: PoolQuery = call.query
+        with spool(self._parts.data_dir) as file:
+            await read_into(file, call.request, MAX_IMPORT_BYTES)
+            return await self._taken_in(call, file, query.pool)
+
+    async def _taken_in(self, call: Call, file: IO[bytes], named: str | None) -> web.Response:
+        memories, viewer, pool = await self._asked(call, named)
+        done = await memories.take_in(viewer, file, pool)
+        return json_answer(ImportView(**dataclasses.asdict(done)))
 
     # --- answers --------------------------------------------------------------------------------------------------
 
@@ -359,6 +380,7 @@ def routes(parts: Parts) -> list[Route]:
             method=method, path=path, endpoint=endpoint, summary=summary, tag="memories", answers=answers, **more
         )
 
+    lines = f"Take over JSON lines, sent as they are: up to {MAX_IMPORT_BYTES} bytes"
     found, purged, listed = {200: FoundView}, {200: PurgedView}, {200: MemoryPageView}
     return [
         route("POST", base, r.add, "Remember a fact", {**written, 201: WrittenView}, body=MemoryIn),
@@ -367,6 +389,7 @@ def routes(parts: Parts) -> list[Route]:
         route("POST", f"{base}/merge", r.merge, "Make one memory of several", written, body=MergeIn),
         route("GET", f"{base}/export", r.export, "A pool as JSON lines", {200: "application/jsonl"}, query=PoolQuery),
         route("POST", f"{base}/import", r.take_in, "Take over JSON lines", {200: ImportView}, body=MemoryImportIn),
+        route("POST", f"{base}/import-file", r.take_in_file, lines, {200: ImportView}, query=PoolQuery),
         route("POST", f"{base}/empty-trash", r.empty_trash, "Delete the trash for good", purged, query=PoolQuery),
         route("GET", named, r.show, "One memory, also a former version", one),
         route("PATCH", named, r.edit, "Correct a memory", written, body=MemoryPatch),

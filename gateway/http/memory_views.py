@@ -127,7 +127,8 @@ class PurgedView(BaseModel):
 
 
 class ImportView(BaseModel):
-    """What came of an import. `forgotten` were deleted here before and stay deleted."""
+    """What came of an import. `forgotten` were deleted here before and stay deleted; `notes` tell what is not as in the
+    file, such as topics that are bound to a project which is not here."""
 
     added: int
     updated: int
@@ -135,6 +136,7 @@ class ImportView(BaseModel):
     forgotten: int
     redacted: int
     topics: int
+    notes: list[str]
 
 
 class TopicView(BaseModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -116,16 +116,34 @@ def parse_query(model: type[Model], request: web.Request) -> Model:
 
 async def read_payload(request: web.Request) -> bytes:
     """The body, decompressed, within `max_body_bytes`. Raises Problem and HTTPRequestEntityTooLarge."""
+    _check_encoding(request)
+    try:
+        return await request.read()
+    except RequestPayloadError as error:
+        raise _broken_off() from error
+
+
+async def payload_chunks(request: web.Request) -> AsyncIterator[bytes]:
+    """The body, decompressed, as it comes, whatever its length. Raises Problem."""
+    _check_encoding(request)
+    try:
+        async for chunk in request.content.iter_any():
+            yield chunk
+    except RequestPayloadError as error:
+        raise _broken_off() from error
+
+
+def _check_encoding(request: web.Request) -> None:
     encoding = request.headers.get("Content-Encoding")
     if encoding is not None and encoding.strip().lower() not in ENCODINGS:
         detail = f"Content-Encoding {shown(encoding)} is not supported. Send {', '.join(ENCODINGS)}, and only one."
         raise Problem(415, "Content encoding not supported", detail, headers={"Accept-Encoding": ", ".join(ENCODINGS)})
-    try:
-        return await request.read()
-    except RequestPayloadError as error:
-        detail = "The body ended early, or is not what its Content-Encoding or Transfer-Encoding says."
-        # aiohttp gives up the connection: the client must not send its next request on it
-        raise Problem(400, "Unreadable body", detail, [("body", detail)], headers={"Connection": "close"}) from error
+
+
+def _broken_off() -> Problem:
+    detail = "The body ended early, or is not what its Content-Encoding or Transfer-Encoding says."
+    # aiohttp gives up the connection: the client must not send its next request on it
+    return Problem(400, "Unreadable body", detail, [("body", detail)], headers={"Connection": "close"})
 
 
 async def read_body(route: Route, request: web.Request) -> BaseModel | None:

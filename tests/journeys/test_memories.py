@@ -52,6 +52,7 @@ MEMORY_WRITERS: dict[tuple[str, str], dict[str, Any] | None] = {
     ("POST", "/v1/memories"): {"text": "mine"},
     ("POST", "/v1/memories/merge"): {"ids": ["a", "b"], "text": "c"},
     ("POST", "/v1/memories/import"): {"content": '{"type":"memory","text":"mine"}'},
+    ("POST", "/v1/memories/import-file"): None,
     ("POST", "/v1/memories/empty-trash"): None,
     ("POST", "/v1/topics"): {"name": "mine", "description": "what is mine"},
     ("POST", "/v1/memory-runs"): {"kind": "recategorize"},

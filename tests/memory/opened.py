@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from gateway.clock import Clock
+    from memory.importing import Imported
+    from memory.records import Pool
 
 EMPTY: list[bytes] = []
 """The tables as the migrations make them, once a process: they are a third of what a test of memory takes."""
@@ -46,6 +49,16 @@ async def make_tables(path: Path) -> None:
             EMPTY.append((Path(folder) / "empty.db").read_bytes())
     if not path.exists():
         path.write_bytes(EMPTY[0])
+
+
+async def exported(memories: Memories, viewer: Viewer, pool: Pool | None = None) -> str:
+    file = io.BytesIO()
+    await memories.export(viewer, file, pool)
+    return file.read().decode()
+
+
+async def taken_in(memories: Memories, viewer: Viewer, lines: str, pool: Pool | None = None) -> Imported:
+    return await memories.take_in(viewer, io.BytesIO(lines.encode()), pool)
 
 
 @asynccontextmanager

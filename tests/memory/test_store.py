@@ -17,7 +17,7 @@ from memory.records import KEEP, Change, Draft, Filters, ListQuery, TopicChange,
 from memory.removal import purge_rows
 from memory.text import cut
 from tests.memory.leftovers import files_with_text
-from tests.memory.opened import ROOT, opened, person
+from tests.memory.opened import ROOT, exported, opened, person, taken_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -337,10 +337,10 @@ async def test_an_export_is_taken_over_once_and_says_where_it_is_broken(memories
     await added(memories, "Ana drinks tea", topic="preferences", importance=7)
     await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="plants", description="Plants, one each"))
     await added(memories, "Ana has a fern", topic="plants")
-    exported = await memories.export(ANA)
-    taken = await memories.take_in(BOB, exported)
+    lines = await exported(memories, ANA)
+    taken = await taken_in(memories, BOB, lines)
     assert (taken.added, taken.topics) == (2, 1)
-    assert (await memories.take_in(BOB, exported)).unchanged == 2
+    assert (await taken_in(memories, BOB, lines)).unchanged == 2
     page, _ = await memories.page(BOB)
     names = await memories.topic_names(BOB, page)
     assert {(m.text, names.get(m.topic or ""), m.importance) for m in page} == {
@@ -349,21 +349,21 @@ async def test_an_export_is_taken_over_once_and_says_where_it_is_broken(memories
     }
     for line in ("{", "[]", '{"type":"memory"}', '{"type":"x"}', '{"type":"memory","text":"a","created_at":"soon"}'):
         with pytest.raises(InvalidMemory, match="line 2"):
-            await memories.take_in(BOB, '{"type":"memory","text":"never"}\n' + line)
+            await taken_in(memories, BOB, '{"type":"memory","text":"never"}\n' + line)
     assert len((await memories.page(BOB))[0]) == 2
 
 
 async def test_an_older_export_makes_nothing_current_that_was_corrected_since(memories: Memories) -> None:
     city = await added(memories, "Ana lives in Brno", topic="preferences")
     me = await added(memories, "Ana in January", topic="profile")
-    exported = await memories.export(ANA)
+    before = await exported(memories, ANA)
     await memories.update(ANA, city.id, Change(text="Ana lives in Prague"))
     await memories.update(ANA, me.id, Change(text="Ana in May"))
     await memories.update(ANA, me.id, Change(text="Ana in June"))
-    taken = await memories.take_in(ANA, exported)
+    taken = await taken_in(memories, ANA, before)
     assert (taken.added, taken.updated, taken.unchanged) == (0, 0, 2)
-    other = exported.replace("Ana in January", "Ana in another house")
-    assert (await memories.take_in(ANA, other)).unchanged == 2
+    other = before.replace("Ana in January", "Ana in another house")
+    assert (await taken_in(memories, ANA, other)).unchanged == 2
     page, _ = await memories.page(ANA)
     assert {memory.text for memory in page} == {"Ana lives in Prague", "Ana in June"}
     assert (await memories.add(ANA, Draft(text="Ana lives in Brno"))).outcome == "added", "a person may say so again"
@@ -438,7 +438,7 @@ async def test_a_time_that_is_none_in_another_zone_is_refused_with_its_field(mem
     with pytest.raises(InvalidMemory, match="as_of: must be a time"):
         await memories.page(ANA, Filters(as_of=at))
     fact = await added(memories, "y", valid_from=datetime(1850, 1, 1, tzinfo=UTC))
-    assert (await memories.take_in(BOB, await memories.export(ANA))).added == 1
+    assert (await taken_in(memories, BOB, await exported(memories, ANA))).added == 1
     with pytest.raises(InvalidMemory, match="valid_from"):
         await memories.update(ANA, fact.id, Change(text="z", valid_from=at))
 
