@@ -24,6 +24,7 @@ NAMES = (
     "overview.js",
     "session.js",
     "composer.js",
+    "drafts.js",
     "commands.js",
     "sessions.js",
     "map.js",

@@ -9,14 +9,15 @@ import pytest
 from playwright.async_api import expect
 
 from tests.bench.standin import Pace, StandIn
+from tests.browser.conftest import ROOT, TOKENS
+from tests.journeys.daemon import Client, config, model_settings, running
 from tests.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from playwright.async_api import BrowserContext, Page
-
-    from tests.journeys.daemon import Client
 
 pytestmark = pytest.mark.browser
 
@@ -34,6 +35,15 @@ async def standin() -> AsyncIterator[StandIn]:
     """Writes a story for a minute, unless somebody stops it."""
     async with StandIn(Pace(token_ms=50)) as model:
         yield model
+
+
+@pytest.fixture
+async def client(tmp_path: Path, standin: StandIn) -> AsyncIterator[Client]:
+    """A daemon that notices soon when a stream was left."""
+    settings = config(auth=TOKENS, server={"ping_s": 0.2}, **model_settings(standin.base_url))
+    async with running(tmp_path / "data", settings) as client:
+        client.token = ROOT
+        yield client
 
 
 def streams(client: Client) -> int:

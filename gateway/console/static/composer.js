@@ -2,37 +2,28 @@
 
 import { commandKeys } from "./commands.js";
 import { call, filled } from "./console.js";
-
-const newId = () => crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint8Array(16))].join("-");
+import { keepHere, keptByOthers, keptHere, newId } from "./drafts.js";
 
 /** `sent` is called after each message that was taken; `put` of the answer writes a text before what is there. */
 export function compose({ key, api, notSent, sent }) {
   const composer = document.getElementById("composer");
   const text = document.getElementById("text");
   const problem = document.getElementById("problem");
-  const kept = `draft ${key}`;
   let request = null;
 
-  const keep = () => {
-    try {
-      if (text.value) localStorage.setItem(kept, JSON.stringify({ text: text.value, request }));
-      else localStorage.removeItem(kept);
-    } catch {
-      // then it lives as long as the page
-    }
-  };
+  const keep = () => keepHere(key, { text: text.value, request });
 
   const changed = () => {
     request = null;
     keep();
   };
 
-  try {
-    const found = JSON.parse(localStorage.getItem(kept) ?? "null");
-    if (found) [text.value, request] = [found.text, found.request];
-  } catch {
-    // nothing usable was kept
-  }
+  const restore = (found) => {
+    if (found && !text.value) [text.value, request] = [found.text, found.request];
+    return found;
+  };
+
+  if (!restore(keptHere(key))) keptByOthers(key).then(restore);
 
   text.addEventListener("input", changed);
 
