@@ -5,13 +5,15 @@ Records are kept as JSON bytes and decoded when asked for: 100,000 sessions cost
 
 from __future__ import annotations
 
+import asyncio
 import bisect
 import dataclasses
 import heapq
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import orjson
 from sortedcontainers import SortedList
@@ -36,7 +38,7 @@ from sessions.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
     from pathlib import Path
 
@@ -49,6 +51,13 @@ SNAPSHOT = "sessions.json"
 JOURNAL = "sessions.journal.jsonl"
 MIN_JOURNAL_BYTES = 1 << 20
 SCAN_LIMIT = 20_000
+STEP = 250
+"""Records looked at in one go: a millisecond or two."""
+
+T = TypeVar("T")
+Page = tuple["list[SessionRecord]", "str | None"]
+Looking = Generator[None, None, T]
+"""Comes to its end in steps, between which others may have a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,44 +198,85 @@ class Index:
         for row in list(self._rows.values()):
             yield decode_row(row)
 
-    def page(self, query: PageQuery) -> tuple[list[SessionRecord], str | None]:
+    def page(self, query: PageQuery) -> Page:
         """One page, and the cursor of the next. Looks at no more than SCAN_LIMIT records: a page of a rare filter may
         be short and still have a cursor. Raises BadCursor."""
-        if not query.by_use:
-            return self._ranked(query)
-        places, after = self._lists[query.state], place_of(query)
-        if query.sort == "active":
-            walk = places.irange(maximum=after, inclusive=(True, False), reverse=True)
-        else:
-            walk = places.irange(minimum=after, inclusive=(False, True))
-        passes = sieve_of(query)
-        found: list[SessionRecord] = []
-        last: Place | None = None
-        for looked, place in enumerate(walk):
-            if last is not None and (len(found) >= query.limit or looked >= SCAN_LIMIT):
-                return found, cursor_of(last, query.sort)
-            last = place
-            row = self._rows[place[1]]
-            if passes(row) and fits(row, query):
-                found.append(decode_row(row))
-        return found, None
+        looking = self._page(query)
+        while True:
+            try:
+                next(looking)
+            except StopIteration as end:
+                return end.value
 
-    def _ranked(self, query: PageQuery) -> tuple[list[SessionRecord], str | None]:
+    async def page_beside(self, query: PageQuery) -> Page:
+        """The same page, while others go on: after every STEP records they have a turn. Raises BadCursor."""
+        return await _beside(self._page(query))
+
+    async def used_since(self, query: PageQuery, since: datetime) -> int:
+        """How many sessions that fit were used since a time; SCAN_LIMIT at most where they are looked at one by one."""
+        places, start = self._lists[query.state], (at_ms(since), "")
+        if query.allowed is None:
+            return len(places) - places.bisect_left(start)
+        return len(await _beside(self._looked(query, lambda session, _: session, start)))
+
+    async def fitting(self, query: PageQuery, wanted: Callable[[bytes], bool]) -> list[SessionRecord]:
+        """Those that fit, and whose row is wanted, among the SCAN_LIMIT used last; the last used first."""
+        return await _beside(self._looked(query, lambda _, row: decode_row(row) if wanted(row) else None))
+
+    def _page(self, query: PageQuery) -> Looking[Page]:
+        return self._by_use(query) if query.by_use else self._ranked(query)
+
+    def _by_use(self, query: PageQuery) -> Looking[Page]:
+        passes, after = sieve_of(query), place_of(query)
+        found: list[SessionRecord] = []
+        looked, last = 0, None
+        while True:
+            part = list(islice(self._walk(query, after), STEP))
+            for place in part:
+                if last is not None and (len(found) >= query.limit or looked >= SCAN_LIMIT):
+                    return found, cursor_of(last, query.sort)
+                last = after = place
+                looked += 1
+                row = self._rows[place[1]]
+                if passes(row) and fits(row, query):
+                    found.append(decode_row(row))
+            if len(part) < STEP:
+                return found, None
+            yield
+
+    def _walk(self, query: PageQuery, after: Place | None) -> Iterator[Place]:
+        places = self._lists[query.state]
+        if query.sort == "idle":
+            return places.irange(minimum=after, inclusive=(False, True))
+        return places.irange(maximum=after, inclusive=(True, False), reverse=True)
+
+    def _ranked(self, query: PageQuery) -> Looking[Page]:
         """A page of an order the index does not keep: found among the SCAN_LIMIT sessions used last."""
         before = place_of(query)
-        passes = sieve_of(query)
-        places: list[Place] = []
-        for _, session in islice(reversed(self._lists[query.state]), SCAN_LIMIT):
-            row = self._rows[session]
-            if passes(row) and fits(row, query):
-                place = rank_of(row, query.sort), session
-                if before is None or place < before:
-                    places.append(place)
+
+        def taken(session: str, row: bytes) -> Place | None:
+            place = rank_of(row, query.sort), session
+            return place if before is None or place < before else None
+
+        places = yield from self._looked(query, taken)
         shown = heapq.nlargest(query.limit, places)
-        more = len(places) > len(shown)
-        return [decode_row(self._rows[session]) for _, session in shown], cursor_of(
-            shown[-1], query.sort
-        ) if more else None
+        cursor = cursor_of(shown[-1], query.sort) if len(places) > len(shown) else None
+        return [decode_row(self._rows[session]) for _, session in shown if session in self._rows], cursor
+
+    def _looked(
+        self, query: PageQuery, taken: Callable[[str, bytes], T | None], since: Place | None = None
+    ) -> Looking[list[T]]:
+        """What is taken of those that fit among the SCAN_LIMIT used last. They may change or go meanwhile."""
+        passes = sieve_of(query)
+        found: list[T] = []
+        places = list(islice(self._lists[query.state].irange(minimum=since, reverse=True), SCAN_LIMIT))
+        for looked, (_, session) in enumerate(places, 1):
+            row = self._rows.get(session)
+            if row is not None and passes(row) and fits(row, query) and (one := taken(session, row)) is not None:
+                found.append(one)
+            if looked % STEP == 0:
+                yield
+        return found
 
     # --- changing -------------------------------------------------------------------------------------------------
 
@@ -493,3 +543,12 @@ def _rank(record: SessionRecord) -> tuple[bool, bool, str]:
 
 def _loser(record: SessionRecord) -> SessionRecord:
     return dataclasses.replace(record, state="former") if record.state == "active" else record
+
+
+async def _beside(looking: Looking[T]) -> T:
+    while True:
+        try:
+            next(looking)
+        except StopIteration as end:
+            return end.value
+        await asyncio.sleep(0)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gateway.http.problems import Problem
     from gateway.ledger import UsageGroup, UsageRow
     from gateway.parts import Parts
-    from sessions.record import SessionRecord, SessionState
+    from sessions.record import SessionRecord
 
 
 class Desk:
@@ -70,11 +70,9 @@ class Desk:
             **more,
         )
 
-    def records(self, caller: Caller, state: SessionState, limit: int) -> list[SessionRecord]:
-        """The sessions a caller may see, the last used first."""
-        query = PageQuery(limit=limit, state=state, allowed=allowed(caller), owner=only_owner(caller))
-        found, _ = self.parts.store.index.page(query)
-        return found
+    def seen_by(self, caller: Caller, **more: Any) -> PageQuery:
+        """The sessions a caller may see."""
+        return PageQuery(allowed=allowed(caller), owner=only_owner(caller), **more)
 
     def row(self, record: SessionRecord) -> Row:
         running, waiting = self.parts.turns.lane_state(record.session)

@@ -11,6 +11,7 @@ from pydantic import Field
 from gateway.console.memory_map import COLOURS, draw, flatten, place
 from gateway.http.memories import narrowed, viewer_for
 from gateway.http.memory_views import audit_view
+from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route
 from gateway.moments import Moment, moment_at
 from memory.embed import EmbeddingFailed
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from memory.memory import Memories
     from memory.records import Memory, Pool, Source, Topic, Viewer
 
+NOBODYS = (
+    "This token speaks for many people, and the console shows the memory of one. Sign out, and sign in with a token of "
+    "the person (role user) or of an administrator. Over the API a frontend says for whom it asks: ?user=<id>."
+)
 PAGE = 50
 ON_MAP = 600
 MAP_WAIT_S = 20.0
@@ -40,8 +45,10 @@ class PoolQuery(Body):
 
 
 async def asked(parts: Parts, call: Call) -> tuple[Memories, Viewer, Pool | None]:
-    """Memory, who looks at it, and the pool they name, if any."""
+    """Memory, who looks at it, and the pool they name, if any. Raises Problem."""
     pool = getattr(call.query, "pool", "")
+    if call.caller.role == "frontend" and not pool:
+        raise Problem(403, "Memory belongs to people", NOBODYS)
     named = parse_pool(pool) if pool else None
     viewer = viewer_for(call, named)
     return await parts.memory.open(), viewer, named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -12,24 +13,23 @@ from pydantic import Field
 from gateway.console import assets
 from gateway.console.charts import bar_chart
 from gateway.console.chat_pages import ChatPages
-from gateway.console.desk import Desk, allowed
+from gateway.console.desk import Desk
 from gateway.console.job_pages import JobPages
 from gateway.console.logins import LASTS
 from gateway.console.memory_pages import MemoryPages
 from gateway.console.memory_work import MemoryWork
 from gateway.console.rendering import Pages
 from gateway.console.settings import settings_of
-from gateway.console.troubles import summaries_on, troubles
+from gateway.console.troubles import summaries_on, summarised_on, troubles
 from gateway.console.views import cost_bars, day_bars, micros_text, share_of, spent_in
 from gateway.diagnosis import examine
-from gateway.http.auth import only_owner
 from gateway.http.health import daemon_checks, readiness
 from gateway.http.origins import check_own_page
 from gateway.http.pipeline import COOKIE
 from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route
 from sessions.index import SCAN_LIMIT
-from sessions.listing import PageQuery, SessionSort
+from sessions.listing import SessionSort
 
 if TYPE_CHECKING:
     from gateway.console.logins import Logins
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gateway.ledger import UsageGroup, UsageRow
     from gateway.parts import Parts
 
-LOOKED_AT = 500
+SHOWN = 8
 USAGE_ROWS = 20
 
 
@@ -106,28 +106,32 @@ class Console:
     async def overview(self, call: Call) -> web.StreamResponse:
         now = self._parts.clock.now()
         today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        recent = self._desk.records(call.caller, "active", LOOKED_AT)
+        index, mine = self._parts.store.index, self._desk.seen_by(call.caller, limit=SHOWN)
+        days = [f"{today - timedelta(days=ago):%Y-%m-%d}" for ago in (0, 1)]
+        summarised = await index.fitting(mine, summarised_on(days))
+        recent, _ = await index.page_beside(mine)
+        fullest, _ = await index.page_beside(replace(mine, sort="context"))
         rows = await self._desk.usage(call.caller, ["day"], today - timedelta(days=1))
-        measured = sorted((r for r in recent if share_of(r) is not None), key=lambda r: share_of(r) or 0, reverse=True)
         return self._desk.show(
             "overview.html",
             call,
             running=self._parts.turns.running,
-            active=sum(1 for record in recent if record.active_at >= today),
-            more=len(recent) == LOOKED_AT,
+            active=await index.used_since(mine, today),
+            among=SCAN_LIMIT if index.count() > SCAN_LIMIT else None,
             today=spent_in([row for row in rows if row.group["day"] == f"{today:%Y-%m-%d}"]),
             before=spent_in([row for row in rows if row.group["day"] != f"{today:%Y-%m-%d}"]),
-            summaries=[summaries_on(recent, f"{today - timedelta(days=ago):%Y-%m-%d}") for ago in (0, 1)],
-            troubles=await troubles(self._parts, call.caller, recent),
-            fullest=[self._desk.row(record) for record in measured[:8]],
-            recent=[self._desk.row(record) for record in recent[:8]],
+            summaries=[summaries_on(summarised, day) for day in days],
+            troubles=await troubles(self._parts, call.caller, summarised),
+            fullest=[self._desk.row(record) for record in fullest if share_of(record) is not None],
+            recent=[self._desk.row(record) for record in recent],
             parts=readiness(daemon_checks(self._parts)).parts if call.caller.role == "admin" else {},
         )
 
     async def sessions(self, call: Call) -> web.StreamResponse:
         query: SessionsQuery = call.query
         index = self._parts.store.index
-        wanted = PageQuery(
+        wanted = self._desk.seen_by(
+            call.caller,
             limit=50,
             cursor=query.cursor or None,
             state=query.state,
@@ -135,11 +139,9 @@ class Console:
             channel=query.channel or None,
             type=query.type or None,
             search=query.q.casefold() or None,
-            allowed=allowed(call.caller),
-            owner=only_owner(call.caller),
             sort=query.sort,
         )
-        found, cursor = index.page(wanted)
+        found, cursor = await index.page_beside(wanted)
         return self._desk.show(
             "sessions.html",
             call,

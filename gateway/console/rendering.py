@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
     from sessions.policy import ResetOverride
 
-# address below /console, the name of its text, and whether only administrators may open it
+EVERYBODY = ("admin", "frontend", "user")
+# address below /console, the name of its text, and who finds something there
 PAGES = (
-    ("", "overview", False),
-    ("/sessions", "sessions", False),
-    ("/memory", "memory", False),
-    ("/jobs", "jobs", True),
-    ("/usage", "usage", False),
-    ("/settings", "settings", True),
+    ("", "overview", EVERYBODY),
+    ("/sessions", "sessions", EVERYBODY),
+    ("/memory", "memory", ("admin", "user")),
+    ("/jobs", "jobs", ("admin",)),
+    ("/usage", "usage", EVERYBODY),
+    ("/settings", "settings", ("admin",)),
 )
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "

@@ -12,7 +12,7 @@ from gateway.jobs.store import JobsClosed
 from sessions.entries import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gateway.http.auth import Caller
     from gateway.jobs.values import Delivery, Job
@@ -96,6 +96,13 @@ def of_files(records: Sequence[SessionRecord]) -> list[Trouble]:
         Trouble(kind="trouble_file", name=record.title or record.key, detail="", path=("sessions", record.key))
         for record in records[:MOST]
     ]
+
+
+def summarised_on(days: Sequence[str]) -> Callable[[bytes], bool]:
+    """Whether a row may be of a session that was summarised on one of these UTC days, or whose last summary failed;
+    told by its bytes, since there are very many."""
+    marks = [b'"at":"%b' % day.encode() for day in days]
+    return lambda row: b'"compaction":' in row and (b'"failures":0' not in row or any(mark in row for mark in marks))
 
 
 def summaries_on(records: Sequence[SessionRecord], day: str) -> int:

@@ -242,7 +242,7 @@ class SessionEndpoints:
 
     async def list_sessions(self, call: Call) -> web.Response:
         query: ListQuery = call.query
-        found, cursor = self._parts.store.index.page(
+        found, cursor = await self._parts.store.index.page_beside(
             PageQuery(
                 limit=query.limit,
                 cursor=query.cursor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import errno
 import shutil
@@ -608,6 +609,65 @@ def test_pages_of_every_order_show_every_session_once(
             index.put(dataclasses.replace(one, messages=messages))
         found = [r.session for r in walked(index, PageQuery(limit=limit, sort=sort))]
         assert len(found) == len(ranks) == len(set(found))
+
+
+async def test_nobody_waits_while_twenty_thousand_rows_are_ranked_or_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By work, not by time: between two turns of others no more than STEP rows are read."""
+    monkeypatch.setattr("sessions.index.STEP", 10)
+    index, _ = load(tmp_path)
+    for number in range(95):
+        one = record(number, f"agent:main:c:group:{number}", minute=number)
+        index.put(dataclasses.replace(one, messages=number % 7, compaction={"outcome": "done"}))
+    read = turns = most = 0
+
+    def allowed(_: str, __: str | None) -> bool:
+        nonlocal read, most
+        read += 1
+        most = max(most, read)
+        return True
+
+    async def others() -> None:
+        nonlocal read, turns
+        while True:
+            read, turns = 0, turns + 1
+            await asyncio.sleep(0)
+
+    rare = PageQuery(allowed=lambda key, owner: allowed(key, owner) and key.endswith(":0"))
+    wide = PageQuery(allowed=allowed, limit=100)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(others())
+        for query in (*(dataclasses.replace(wide, sort=sort) for sort in get_args(SessionSort)), rare):
+            expected = index.page(query)
+            read = turns = most = 0
+            assert await index.page_beside(query) == expected
+            assert turns >= 9
+            assert most <= 10
+        read = turns = most = 0
+        assert len(await index.fitting(wide, lambda row: b'"messages":3' in row)) == 14
+        assert await index.used_since(wide, START + timedelta(minutes=90)) == 5
+        assert turns >= 9
+        assert most <= 10
+        task.cancel()
+
+
+async def test_a_list_is_right_when_sessions_change_and_go_while_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessions.index.STEP", 2)
+    index, _ = load(tmp_path)
+    for number in range(20):
+        index.put(record(number, f"agent:main:c:group:{number}", minute=number))
+
+    async def change() -> None:
+        await asyncio.sleep(0)
+        index.remove(session_id(0))
+        index.remove(session_id(19))
+        index.put(record(10, "agent:main:c:group:10", minute=100))
+
+    (ranked, _), _ = await asyncio.gather(index.page_beside(PageQuery(sort="cost")), change())
+    assert {one.session for one in ranked} == {session_id(number) for number in range(1, 19)}
 
 
 def test_a_cursor_of_another_order_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -9,7 +11,8 @@ import pytest
 
 from gateway.console.logins import csrf_of
 from gateway.http.pipeline import COOKIE, CSRF_HEADER
-from tests.journeys.daemon import Client, config, running
+from sessions.entries import format_time
+from tests.journeys.daemon import KEY, Client, config, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 TOKENS = {
     "tokens": [
         {"name": "root", "token": "root-token-of-the-tests", "role": "admin"},
+        {"name": "web", "token": "web-token-of-the-tests", "role": "frontend"},
         {"name": "ana", "token": "ana-token-of-the-tests", "role": "user", "user": "ana"},
     ]
 }
@@ -148,6 +152,36 @@ async def test_a_person_sees_their_own_chats_and_memories_and_no_page_of_adminis
             assert answer.status == 404, path
     async with browser.get("/console/memory/runs?pool=user:bob") as answer:
         assert run["id"] not in await answer.text()
+
+
+async def test_a_frontend_is_shown_no_way_to_memory_and_told_why(browser: aiohttp.ClientSession) -> None:
+    await sign_in(browser, "web-token-of-the-tests")
+    async with browser.get("/console") as answer:
+        html = await answer.text()
+    assert 'href="/console/sessions"' in html
+    assert 'href="/console/memory"' not in html
+    for page in ("", "/map", "/map/drawn", "/topics", "/runs", "/settings", "/merge", "/01ZZZZZZZZZZZZZZZZZZZZZZZZ"):
+        async with browser.get(f"/console/memory{page}") as answer:
+            assert answer.status == 403, page
+            assert "token of the person" in await answer.text(), page
+
+
+async def test_the_overview_counts_every_chat_of_today(client: Client, browser: aiohttp.ClientSession) -> None:
+    client.token = "root-token-of-the-tests"
+    await client.say("hi")
+    index, now = client.daemon.parts.store.index, client.daemon.parts.clock.now()
+    like = index.active(KEY)
+    assert like is not None
+    done = {"outcome": "done", "at": format_time(now)}
+    for number in range(700):
+        key, session = f"agent:main:web:group:{number}", f"01ZZZZZZZZZZZZZZZZZZZZ{number:04}"
+        made = replace(like, key=key, session=session, owner=None, compaction=done if number < 3 else None)
+        index.put(replace(made, active_at=now - timedelta(microseconds=800 - number)))
+    await sign_in(browser)
+    async with browser.get("/console") as answer:
+        html = await answer.text()
+    assert "<dd>701</dd>" in html
+    assert "<dd>3</dd>" in html
 
 
 @pytest.mark.parametrize(
