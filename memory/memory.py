@@ -158,6 +158,13 @@ class Memories:
             self._changed(memory)
         return changed
 
+    async def undo_latest(self, viewer: Viewer, memory_id: str) -> list[Memory]:
+        """One step back; once more, one further. Raises NotThere and MemoryConflict."""
+        changed = await self.store.undo_latest(viewer, memory_id)
+        for memory in changed:
+            self._changed(memory)
+        return changed
+
     async def undo_job(self, viewer: Viewer, job_id: str) -> JobUndone:
         """Raises NotThere and MemoryConflict."""
         undone = await self.store.jobs.undo(viewer, job_id)

@@ -26,7 +26,7 @@ from memory.retention import due_pools, sweep_pool
 from memory.rows import READ, audit_from_row, memory_from_row, memory_of, millis, time_of
 from memory.setting_store import SettingStore
 from memory.tables import audit, changes, memories, projects, state
-from memory.undo import undo_operation
+from memory.undo import latest_operation, undo_operation
 from memory.vitality import ONE_RECALL
 from memory.writes import Writes
 
@@ -224,6 +224,12 @@ class MemoryStore:
         """Raises NotThere and MemoryConflict."""
         async with self._operation(viewer) as writing:
             return await undo_operation(writing, self._fulltext, operation)
+
+    async def undo_latest(self, viewer: Viewer, memory_id: str) -> list[Memory]:
+        """Undoes the newest change of a memory that holds; once more, the one before. Raises NotThere and
+        MemoryConflict."""
+        async with self._operation(viewer) as writing:
+            return await undo_operation(writing, self._fulltext, await latest_operation(writing, memory_id))
 
     async def purge(self, viewer: Viewer, ids: Sequence[str]) -> Deleted:
         """Deletes memories and their former versions for good. Raises NotThere.

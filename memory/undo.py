@@ -58,6 +58,35 @@ async def undo_job_changes(operation: Operation, fulltext: FullText | None, job:
     return await _take_back(operation, fulltext, back, present, former, checked_at=operation.now), left
 
 
+async def standing_change(operation: Operation, row: str) -> int | None:
+    """The audit entry a row of a memory shows the outcome of. Changes that were undone do not count, nor what undid
+    them; None: all were undone."""
+    columns = audit.c.id, audit.c.operation, audit.c.undone_by
+    found = await operation.connection.execute(select(*columns).where(audit.c.row == row).order_by(audit.c.id))
+    entries = [(entry_id, name, undone_by) for entry_id, name, undone_by in found]
+    first: dict[str, int] = {}
+    for entry_id, _, undone_by in entries:
+        if undone_by is not None:
+            first.setdefault(undone_by, entry_id)
+    before: dict[int, tuple[int, ...]] = {}
+    stack: tuple[int, ...] = ()
+    for entry_id, name, _ in entries:
+        before[entry_id] = stack
+        stack = before[first[name]] if name in first else (*stack, entry_id)
+    return stack[-1] if stack else None
+
+
+async def latest_operation(operation: Operation, memory_id: str) -> str:
+    """What a person means who undoes and does not say what: step by step back. Raises NotThere and MemoryConflict."""
+    if not await _entries(operation, audit.c.row == memory_id):
+        raise NotThere("memory")
+    standing = await standing_change(operation, memory_id)
+    if standing is None:
+        raise MemoryConflict("All changes of this memory were undone already; its history names them.")
+    query = select(audit.c.operation).where(audit.c.id == standing)
+    return (await operation.connection.execute(query)).scalar_one()
+
+
 async def _entries(operation: Operation, wanted: ColumnElement[bool]) -> list[Audit]:
     visible = readable(operation.viewer, audit.c.pool).label("visible")
     query = select(audit, visible).where(wanted).order_by(audit.c.id)
@@ -139,6 +168,9 @@ async def _take_back(
     for at in range(0, len(done), CHUNK):
         part = audit.c.id.in_(done[at : at + CHUNK])
         await connection.execute(update(audit).where(part).values(undone_by=operation.name))
+    # an undo that is undone: what it took back holds again, and may be taken back again
+    again = audit.c.undone_by.in_({entry.operation for entry in entries})
+    await connection.execute(update(audit).where(again).values(undone_by=None))
     return list((await load_rows(connection, rows)).values())
 
 
@@ -158,7 +190,7 @@ async def _check(operation: Operation, entries: Sequence[Audit], present: dict[s
     for row, entry in last.items():
         now = present.get(row)
         wanted = None if entry.after is None else entry.after["revision"]
-        if (None if now is None else now.revision) != wanted:
+        if (None if now is None else now.revision) != wanted and await standing_change(operation, row) != entry.id:
             raise MemoryConflict("Somebody has changed this memory since. Undo the newer change first.")
     await _check_places(operation, {entry.row for entry in entries}, former)
 

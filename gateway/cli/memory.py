@@ -152,11 +152,11 @@ def history(memory: Id, user: User = None, as_json: AsJson = False, url: Url = N
 @app.command()
 def undo(
     memory: Id,
-    operation: Annotated[str | None, typer.Option(help="From the history; the newest change when left out.")] = None,
+    operation: Annotated[str | None, typer.Option(help="From the history; left out: one step back.")] = None,
     user: User = None,
     url: Url = None,
 ) -> None:
-    """Undo a change of a memory, with all that belongs to it."""
+    """Undo a change of a memory, with all that belongs to it; once more, the one before."""
     body = {} if operation is None else {"operation": operation}
     _show(Daemon(url).call("POST", _path(memory, "/undo"), body, query={"user": user}), as_json=False)
 

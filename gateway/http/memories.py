@@ -144,7 +144,9 @@ class SearchIn(Body):
 
 
 class UndoIn(Body):
-    operation: Id | None = Field(default=None, description="From the history; the newest change when left out")
+    operation: Id | None = Field(
+        default=None, description="From the history; left out: one step back, and again one further"
+    )
 
 
 class PoolQuery(WhoQuery):
@@ -278,11 +280,12 @@ class MemoryRoutes:
     async def undo(self, call: Call) -> web.Response:
         body: UndoIn = call.body
         memories, viewer, _ = await self._asked(call)
-        entries = await memories.history(viewer, call.path("id"))
-        operation = body.operation or next((e.operation for e in entries if e.undone_by is None), entries[0].operation)
-        if operation not in {entry.operation for entry in entries}:
+        if body.operation is None:
+            changed = await memories.undo_latest(viewer, call.path("id"))
+        elif body.operation in {entry.operation for entry in await memories.history(viewer, call.path("id"))}:
+            changed = await memories.undo(viewer, body.operation)
+        else:
             raise NotThere("change of this memory")
-        changed = await memories.undo(viewer, operation)
         return json_answer({"memories": await self._shown(memories, viewer, changed)})
 
     async def export(self, call: Call) -> web.Response:

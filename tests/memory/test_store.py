@@ -165,6 +165,45 @@ async def test_a_merge_is_undone_as_a_whole_and_only_once(memories: Memories, cl
         await memories.undo(ANA, operation)
 
 
+async def test_undoing_again_and_again_goes_back_step_by_step_and_an_undo_is_undone(memories: Memories) -> None:
+    fact = await added(memories, "one")
+    await memories.update(ANA, fact.id, Change(text="two"))
+    await memories.update(ANA, fact.id, Change(text="three", importance=9))
+    await memories.delete(ANA, fact.id)
+    second = (await memories.history(ANA, fact.id))[-2].operation
+
+    async def now() -> tuple[str, str]:
+        memory = await memories.load(ANA, fact.id)
+        return memory.text, memory.state
+
+    with pytest.raises(MemoryConflict, match="newer change first"):
+        await memories.undo(ANA, second)
+    await memories.undo_latest(ANA, fact.id)
+    assert await now() == ("three", "active")
+    await memories.undo_latest(ANA, fact.id)
+    assert await now() == ("two", "active")
+    assert await texts(memories, "one two three") == ["two"]
+    forth = (await memories.history(ANA, fact.id))[0].operation
+    await memories.undo(ANA, forth)
+    assert (await now(), await texts(memories, "one two three")) == (("three", "active"), ["three"])
+    with pytest.raises(MemoryConflict, match="newer change first"):
+        await memories.undo(ANA, second)
+    await memories.undo_latest(ANA, fact.id)
+    await memories.undo(ANA, second)
+    assert (await now(), await texts(memories, "one two three")) == (("one", "active"), ["one"])
+    await memories.update(ANA, fact.id, Change(text="other"))
+    await memories.undo_latest(ANA, fact.id)
+    assert await now() == ("one", "active")
+    await memories.undo_latest(ANA, fact.id)
+    assert await now() == ("one", "trashed")
+    with pytest.raises(MemoryConflict, match="All changes"):
+        await memories.undo_latest(ANA, fact.id)
+    with pytest.raises(NotThere):
+        await memories.undo_latest(BOB, fact.id)
+    versions, _ = await memories.page(ANA, query=ListQuery(state="superseded"))
+    assert versions == []
+
+
 async def test_what_was_changed_since_is_not_undone_over(memories: Memories) -> None:
     fact = await added(memories, "one")
     await memories.update(ANA, fact.id, Change(text="two"))
