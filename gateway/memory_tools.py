@@ -61,6 +61,12 @@ Importance = Annotated[
         "9 a critical constraint, 10 a limit of safety, law or ownership",
     ),
 ]
+PropertyName = Annotated[str, Field(min_length=1, max_length=80)]
+Properties = Annotated[
+    dict[str, Annotated[str, Field(min_length=1, max_length=512)]],
+    Field(max_length=16, description="Only what its topic keeps memories apart by, as in {'tenant': 'north'}"),
+]
+AlwaysOn = Annotated[bool, Field(description="true: what it holds is shown from the start of every session")]
 
 
 class Arguments(BaseModel):
@@ -83,6 +89,7 @@ class AddArguments(Arguments):
     topic: TopicName | None = None
     kind: Kind | None = None
     importance: Importance | None = None
+    properties: Properties | None = None
     shared: bool = Field(default=False, description="true: for all members of this conversation's project")
 
 
@@ -92,6 +99,7 @@ class UpdateArguments(Arguments):
     topic: TopicName | None = None
     kind: Kind | None = None
     importance: Importance | None = None
+    properties: Properties | None = None
     why: Annotated[str, Field(max_length=300)] = ""
 
 
@@ -121,6 +129,10 @@ class TopicAddArguments(Arguments):
     description: Annotated[str, Field(min_length=1, max_length=4000, description="What belongs to it, in which form")]
     leave_out: Annotated[str, Field(max_length=4000)] | None = None
     bounded: bool = Field(default=False, description="true: one running summary instead of single facts")
+    scope_properties: Annotated[list[PropertyName], Field(max_length=16)] | None = Field(
+        default=None, description="Names of properties that keep its memories apart; each of them must then give these"
+    )
+    always_on: AlwaysOn = False
 
 
 class TopicUpdateArguments(Arguments):
@@ -128,6 +140,7 @@ class TopicUpdateArguments(Arguments):
     new_name: TopicName | None = None
     description: Annotated[str, Field(min_length=1, max_length=4000)] | None = None
     leave_out: Annotated[str, Field(max_length=4000)] | None = None
+    always_on: AlwaysOn | None = None
 
 
 class TopicDeleteArguments(Arguments):
@@ -258,6 +271,7 @@ async def _add(memories: Memories, viewer: Viewer, given: AddArguments) -> Any:
         topic=given.topic,
         kind=given.kind,
         importance=given.importance,
+        properties=given.properties or {},
         pool=_project(viewer) if given.shared else None,
         source=Source(origin="tool"),
     )
@@ -270,6 +284,7 @@ async def _update(memories: Memories, viewer: Viewer, given: UpdateArguments) ->
         topic=KEEP if given.topic is None else given.topic,
         kind=KEEP if given.kind is None else given.kind,
         importance=KEEP if given.importance is None else given.importance,
+        properties=KEEP if given.properties is None else given.properties,
     )
     return await _written(memories, viewer, await memories.update(_because(viewer, given.why), given.id, change))
 
@@ -298,7 +313,11 @@ async def _list(memories: Memories, viewer: Viewer, given: ListArguments) -> Any
     return {
         "memories": await _shown(memories, viewer, found),
         "more": more is not None,
-        "topics": [{"name": topic.name, "description": topic.description} for topic in topics],
+        "topics": [
+            {"name": topic.name, "description": topic.description}
+            | ({"scope_properties": topic.scope_properties} if topic.scope_properties else {})
+            for topic in topics
+        ],
     }
 
 
@@ -309,7 +328,14 @@ async def _recategorize(memories: Memories, viewer: Viewer, given: RecategorizeA
 
 
 async def _add_topic(memories: Memories, viewer: Viewer, given: TopicAddArguments) -> Any:
-    draft = TopicDraft(name=given.name, description=given.description, leave_out=given.leave_out, bounded=given.bounded)
+    draft = TopicDraft(
+        name=given.name,
+        description=given.description,
+        leave_out=given.leave_out,
+        bounded=given.bounded,
+        scope_properties=tuple(given.scope_properties or ()),
+        always_on=given.always_on,
+    )
     topic = await memories.topics.add_topic(viewer, await memories.topics.prepare(viewer, None), draft)
     return f"The topic {topic.name!r} is there."
 
@@ -320,6 +346,7 @@ async def _update_topic(memories: Memories, viewer: Viewer, given: TopicUpdateAr
         name=KEEP if given.new_name is None else given.new_name,
         description=KEEP if given.description is None else given.description,
         leave_out=KEEP if given.leave_out is None else given.leave_out,
+        always_on=KEEP if given.always_on is None else given.always_on,
     )
     changed = await memories.topics.edit_topic(viewer, topic.id, change)
     return f"The topic {changed.name!r} is changed."
@@ -376,6 +403,7 @@ async def _shown(memories: Memories, viewer: Viewer, found: Sequence[Memory]) ->
             "importance": memory.importance,
             "shared": memory.pool.kind == "project",
             "since": memory.valid_from.date().isoformat(),
+            **({"properties": dict(memory.properties)} if memory.properties else {}),
         }
         for memory in found
     ]

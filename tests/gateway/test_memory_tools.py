@@ -140,6 +140,50 @@ async def test_topics_of_the_person_only_can_be_made_changed_and_deleted(model: 
     assert [t.name for t in await memories.topics.topics(ROOT, (await memories.store.pools(ROOT))[-1])]
 
 
+async def test_a_model_keeps_facts_apart_by_properties_and_sets_what_is_always_on(
+    model: Model, memories: Memories
+) -> None:
+    await model.done(
+        *(ANA, "ana", "TopicAdd"),
+        name="state",
+        description="How it stands",
+        bounded=True,
+        scope_properties=["tenant"],
+        always_on=True,
+    )
+    text, is_error = await model.call(ANA, "ana", "MemoryAdd", text="It runs", topic="state")
+    assert (is_error, "tenant" in text) == (True, True)
+    north = await model.done(ANA, "ana", "MemoryAdd", text="It runs", topic="state", properties={"tenant": "north"})
+    south = await model.done(ANA, "ana", "MemoryAdd", text="It stands", topic="state", properties={"tenant": "south"})
+    again = await model.done(ANA, "ana", "MemoryAdd", text="It rests", topic="state", properties={"tenant": "north"})
+    ids = [one["memory"]["id"] for one in (north, south, again)]
+    assert (ids[0], len(set(ids))) == (ids[2], 2)
+    assert again["memory"]["properties"] == {"tenant": "north"}
+    listed = await model.done(ANA, "ana", "MemoryList")
+    assert [t["scope_properties"] for t in listed["topics"] if "scope_properties" in t] == [["tenant"]]
+    await model.done(ANA, "ana", "MemoryUpdate", id=ids[0], properties={"tenant": "east"})
+    await model.done(ANA, "ana", "TopicUpdate", name="state", always_on=False)
+    (state,) = [t for t in await memories.topics.topics(Viewer(user="ana", author="ana")) if t.name == "state"]
+    assert (state.always_on, state.project, state.scope_properties) == (False, None, ("tenant",))
+    kept = await model.done(ANA, "ana", "MemoryAdd", text="x", properties={"password": "hunter2"})
+    assert "hunter2" not in orjson.dumps(kept).decode()
+
+
+async def test_a_model_moves_nothing_to_where_others_may_see_it(model: Model, memories: Memories) -> None:
+    await memories.topics.put_project(ROOT, "shop", with_members=["ana"])
+    fact = (await model.done(SHOP, "ana", "MemoryAdd", text="Ana drinks tea"))["memory"]["id"]
+    for tool, given in (
+        ("MemoryUpdate", {"id": fact, "shared": True}),
+        ("MemoryUpdate", {"id": fact, "pool": "project:shop"}),
+        ("MemoryAdd", {"text": "Ana drinks milk", "pool": "project:shop"}),
+        ("TopicAdd", {"name": "x", "description": "x", "instance": True}),
+        ("TopicAdd", {"name": "x", "description": "x", "pool": "project:shop"}),
+        ("TopicUpdate", {"name": "preferences", "project": None}),
+    ):
+        text, is_error = await model.call(SHOP, "ana", tool, **given)
+        assert (is_error, "not permitted" in text) == (True, True), (tool, given, text)
+
+
 async def test_a_project_is_reached_from_its_agent_by_its_members_only(model: Model, memories: Memories) -> None:
     await memories.topics.put_project(ROOT, "shop", with_members=["ana"])
     await model.done(SHOP, "ana", "MemoryAdd", text="The shop opens in May", shared=True)
