@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gateway.jobs.signatures import sign_standard
+from gateway.models.base import ModelEvent, ModelUnavailable
 from tests.bench.standin import StandIn
 from tests.browser.conftest import ROOT, TOKENS
 from tests.browser.sample import HOOK_SECRET, sample_models
 from tests.browser.watched import Watch, open_whole, sign_in, visitor
 from tests.journeys.daemon import Client, config, running
-from tests.patience import PATIENCE_S
+from tests.journeys.helpers import Helper
+from tests.journeys.test_learning import learnt, repeats
+from tests.patience import until_equal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
     from playwright.async_api import Browser
@@ -31,6 +34,7 @@ MARKDOWN = (
     f"{EVIL}\n\n[click](javascript:window.pwned=1) ![x](https://elsewhere.example/p.png) <b onclick=pwned=1>b</b>"
 )
 WIDE = "W" * 4000
+BRACES = {ord("/"): "|", ord("{"): "(", ord("}"): ")"}
 KEY = "agent:main:web:direct:<img src=x onerror=window.pwned=1>"
 FOREIGN = """() => ({
   pwned: window.pwned ?? 0,
@@ -55,10 +59,39 @@ CLEAN = {
 }
 
 
+def helps(question: dict[str, Any]) -> str:
+    """Learns what begins with "I ", sorts nothing, and tidies what is hostile into what is more so."""
+    if "conversation" in question:
+        return repeats(question)
+    if "facts" in question:
+        raise ModelUnavailable(EVIL)
+    changes = [
+        {"op": "update", "id": one["id"], "text": f"{one['text']} {EVIL}", "topic": EVIL[:60]}
+        for one in question["memories"]
+    ]
+    return json.dumps({"changes": changes, "topics": [{"op": "add", "name": EVIL[:60], "description": EVIL}]})
+
+
+class Broken:
+    """A model that tells its fault in hostile words."""
+
+    name = model = "broken"
+    window = None
+
+    async def stream(self, request: object) -> AsyncGenerator[ModelEvent, None]:
+        raise ModelUnavailable(EVIL)
+        yield  # pyright: ignore[reportUnreachable]
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     async with StandIn() as standin:
         models = sample_models(standin.base_url)
+        models["models"] |= {name: {"provider": "offline", "model": name} for name in ("helper", "broken")}
+        models["roles"] |= {"helper": "helper", "consolidation": "helper"}
         settings = config(
             auth={
                 "tokens": [
@@ -69,9 +102,12 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
             hooks=[{"name": "h", "secret": HOOK_SECRET, "template": "{{ body.text }}", "instruction": EVIL}],
             deliver={"give_up_hours": 0.0000001, "allow": ["127.0.0.1:9"]},
             agents={"main": {"system": EVIL}},
+            memory={"learn": {"after_reply": True}},
             **models,
         )
         async with running(tmp_path / "data", settings) as client:
+            client.daemon.parts.models.put(Helper(helps))
+            client.daemon.parts.models.put(Broken())
             client.token = ROOT
             yield client
 
@@ -109,10 +145,10 @@ async def poison(client: Client) -> list[str]:
     signed["webhook-signature"] = sign_standard(secret, "<b>1", now, body)
     status, content = await client.call("POST", "/hooks/h", body, headers=signed)
     assert status == 202, content
-    async with asyncio.timeout(PATIENCE_S):
-        while not (await client.get("/v1/deliveries?status=dead"))["deliveries"]:
-            await asyncio.sleep(0.02)
-    chat, evil = f"/sessions/{_path(KEY)}", _path(EVIL[:180].translate({ord("/"): "|", ord("{"): "(", ord("}"): ")"}))
+    await until_equal(lambda: _count(client, "/v1/deliveries?status=dead", "deliveries"), 1)
+    runs = [*await _runs_of_jobs(client), *await _work_on_memory(client)]
+    await _documents(client)
+    chat, evil = f"/sessions/{_path(KEY)}", _path(EVIL[:180].translate(BRACES))
     return [
         *("", "/sessions", f"/sessions?q={evil}&agent={evil}&channel={evil}", chat, f"{chat}?q={evil}"),
         *("/memory", f"/memory?q={evil}&pool={_path('user:' + EVIL[:60])}", f"/memory/{ids[0]}", f"/memory/{ids[1]}"),
@@ -136,7 +172,64 @@ async def poison(client: Client) -> list[str]:
             f"/sessions/{evil}",
             f"/memory/{evil}",
         ),
+        *runs,
     ]
+
+
+async def _runs_of_jobs(client: Client) -> list[str]:
+    """A job whose runs fail, and say why in the words of others."""
+    job = {"name": "fails", "every": "1h", "message": EVIL.translate(BRACES), "model": "broken"}
+    status, content = await client.call("POST", "/v1/jobs", job)
+    assert status == 201, content
+    await client.call("POST", "/v1/jobs/fails/run")
+    await until_equal(lambda: _state(client, "/v1/jobs/fails/runs", "status"), "error")
+    (run,) = (await client.get("/v1/jobs/fails/runs"))["runs"]
+    assert EVIL[:20] in run["error"]
+    return ["/jobs/fails", f"/sessions/{_path(run['key'])}"]
+
+
+async def _work_on_memory(client: Client) -> list[str]:
+    """What is learnt, tidied and sorted; and work that fails, in the words of others."""
+    key = "agent:main:web:direct:eve"
+    await client.say(f"I like {EVIL}", key=key)
+    await learnt(client)
+    lessons = (await client.get("/v1/learning-runs"))["runs"]
+    assert any(run["created"] for run in lessons), lessons
+    paths = [f"/memory/{created}" for run in lessons for created in run["created"]]
+    for kind, pool in (("consolidate", "user:eve"), ("recategorize", "user:eve")):
+        asked = {"kind": kind, "pool": pool, "all": True, "confirmed": True}
+        status, run = await client.call("POST", "/v1/memory-runs", asked)
+        assert status == 202, run
+        address = f"/v1/memory-runs/{run['id']}"
+        await until_equal(lambda address=address: _ended(client, address), True)
+        paths.append(f"/memory/runs/{run['id']}")
+        run = await client.get(address)
+        assert EVIL[:20] in json.dumps([run["changes"], run["problem"]]), run
+    return [*paths, "/memory/runs?pool=user:eve", "/memory?pool=user:eve", f"/sessions/{key}"]
+
+
+async def _documents(client: Client) -> None:
+    """A document is named in the chat whose turn it was shown to."""
+    name = f"{EVIL[:60].translate(BRACES)}.md"
+    document = {"name": name, "text": f"# {EVIL}\n\nThe kiln holds 1,200 degrees. {EVIL}", "agent": "main"}
+    status, content = await client.call("POST", "/v1/documents", document)
+    assert status == 201, content
+    await client.daemon.parts.workspaces.files.settled()
+    await client.say("How many degrees does the kiln hold?", key=KEY)
+    shown = [entry["shown"]["files"] for entry in await client.transcript(_path(KEY)) if entry["type"] == "recall"]
+    assert any("<script>" in file for files in shown for file in files), shown
+
+
+async def _count(client: Client, path: str, name: str) -> int:
+    return len((await client.get(path))[name])
+
+
+async def _state(client: Client, path: str, name: str) -> str:
+    return next(iter((await client.get(path))["runs"]), {}).get(name, "")
+
+
+async def _ended(client: Client, path: str) -> bool:
+    return (await client.get(path))["state"] != "running"
 
 
 def _path(text: str) -> str:
