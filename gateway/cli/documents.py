@@ -107,9 +107,18 @@ def _whose(agent: str | None, project: str | None) -> dict[str, Any]:
 
 
 def _folder(agent: str | None, project: str | None, data_dir: Path | None) -> Path:
+    from gateway.cli.server import read_config
     from gateway.documents import shelf_folder
+    from gateway.known import projects_on_disk, unknown_agent, unknown_project
 
-    return shelf_folder(data_folder(data_dir), agent, project)
+    folder, agents = data_folder(data_dir), read_config(None).agents
+    if project is not None:
+        refusal = unknown_project(project, projects_on_disk(folder, agents))
+    else:
+        refusal = unknown_agent(agent or "", agents, folder)
+    if refusal is not None:
+        fail(refusal, USAGE)
+    return shelf_folder(folder, agent, project)
 
 
 def _show(documents: Iterable[tuple[str, int]]) -> None:

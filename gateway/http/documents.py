@@ -14,6 +14,7 @@ from gateway.documents import converted, kept_name, list_documents, put_document
 from gateway.http.memories import Name, WhoQuery, viewer_for
 from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route, json_answer
+from gateway.known import unknown_agent, unknown_project
 from memory.access import check_admin
 from memory.errors import InvalidMemory, NotThere
 
@@ -68,12 +69,16 @@ def routes(parts: Parts) -> list[Route]:
             raise Problem(422, "Invalid request", "Say whose it is: agent or project.", [("project", "or agent")])
         viewer = viewer_for(call)
         if project is not None:
-            await (await parts.memory.open()).topics.project(viewer, project)
+            topics = (await parts.memory.open()).topics
+            refusal = unknown_project(project, [one.id for one in await topics.list_projects(viewer)])
         else:
             try:
                 check_admin(viewer)
             except InvalidMemory as error:
                 raise NotThere("agent whose documents you may change") from error
+            refusal = await asyncio.to_thread(unknown_agent, agent or "", parts.config.agents, parts.data_dir)
+        if refusal is not None:
+            raise Problem(404, "Not found", refusal)
         return shelf_folder(parts.data_dir, agent, project)
 
     async def add(call: Call) -> web.Response:

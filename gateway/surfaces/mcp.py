@@ -13,6 +13,7 @@ from gateway.http.auth import may_use_agent
 from gateway.http.memories import check_user
 from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route, read_payload
+from gateway.known import unknown_agent
 from gateway.memory_tools import memory_tools
 from gateway.person_tools import Asker, PersonTools
 from gateway.viewers import viewer_of_tools
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 PATH = "/mcp"
 DEFAULT_AGENT = "main"
+NO_AGENT = "There is no such agent for this token. Name another one with ?agent=."
 HOW = "Send JSON-RPC as application/json, and accept application/json and text/event-stream."
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
@@ -57,7 +59,7 @@ def routes(parts: Parts) -> list[Route]:
     )
 
     async def answer(call: Call) -> web.Response:
-        asker = asker_of(call)
+        asker = asker_of(parts, call)
         payload = await read_payload(call.request)
         # it takes half a second to import, so nobody waits for it who does not use it
         serve = await asyncio.to_thread(_import_serving)
@@ -83,12 +85,14 @@ def routes(parts: Parts) -> list[Route]:
     ]
 
 
-def asker_of(call: Call) -> Asker:
+def asker_of(parts: Parts, call: Call) -> Asker:
     """Raises Problem."""
     query: McpQuery = call.query
     check_user(call.caller, query.user)
-    if not may_use_agent(call.caller, query.agent):
-        raise Problem(404, "Not found", "There is no such agent for this token. Name another one with ?agent=.")
+    unknown = unknown_agent(query.agent, parts.config.agents, parts.data_dir)
+    if unknown is not None or not may_use_agent(call.caller, query.agent):
+        detail = unknown if call.caller.role == "admin" and unknown is not None else NO_AGENT
+        raise Problem(404, "Not found", detail)
     viewer = viewer_of_tools(call.caller, query.user, query.project)
     return Asker(caller=call.caller, user=query.user, viewer=viewer, agent=query.agent)
 

@@ -164,6 +164,9 @@ async def test_nobody_speaks_for_another_or_without_a_token(people: Client) -> N
     accept = {"Accept": "application/json", "Content-Type": "application/json"}
     assert (await people.call("POST", "/mcp?agent=other", body, accept))[0] == 404
     assert (await people.call("POST", "/mcp?agent=main", body, accept))[0] == 200
+    people.token = "root"
+    status, refused = await people.call("POST", "/mcp?agent=mian", body, accept)
+    assert (status, "There are main." in refused["detail"]) == (404, True)
     people.token = "bridge"
     assert (await people.call("POST", "/mcp?agent=other", body, accept))[0] == 404
     assert (await people.call("POST", "/mcp?colour=red", body, accept))[0] == 422

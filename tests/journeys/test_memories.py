@@ -448,10 +448,13 @@ async def test_a_document_that_is_none_is_refused_with_the_reason(people: Client
         ({"name": "../../a.txt", "text": "x", "agent": "main"}, 422),
         ({"name": f"{'ก' * 90}.txt", "text": "x", "agent": "main"}, 422),
         ({"name": "a.txt", "text": "x" * 5_000_001, "agent": "main"}, 422),
+        ({"name": "a.txt", "text": "x", "agent": "mian"}, 404),
+        ({"name": "a.txt", "text": "x", "project": "nowhere"}, 404),
         ({"name": "a.txt", "text": "x", "agent": "main"}, 201),
     ):
         answered, content = await call(people, "root", "POST", "/v1/documents", body)
         assert answered == status, (body, content)
+        assert status != 404 or "There are" in content["detail"]
     assert content["name"] == "a.txt.md"
     folder = people.daemon.parts.data_dir / "workspaces" / "main" / "memory" / "documents"
     assert [file.name for file in folder.iterdir()] == ["a.txt.md"]

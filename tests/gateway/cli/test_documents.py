@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING
 
 from typer.testing import CliRunner
@@ -10,6 +11,8 @@ from gateway.cli.documents import app
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def run(*arguments: object) -> tuple[int, str]:
@@ -35,13 +38,16 @@ def test_a_document_is_added_listed_replaced_and_removed(tmp_path: Path) -> None
     assert not stored.exists()
 
 
-def test_an_api_goes_to_a_project_and_other_json_is_refused(tmp_path: Path) -> None:
+def test_an_api_goes_to_a_project_and_other_json_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     api = tmp_path / "api.yaml"
     api.write_text("openapi: 3.1.0\npaths: {/x: {get: {summary: Bees}}}\n", "utf-8")
     other = tmp_path / "other.json"
     other.write_text("{}", "utf-8")
     data = tmp_path / "data"
     data.mkdir()
+    config = tmp_path / "config.yaml"
+    config.write_text("agents: {keeper: {project: house}}\n", "utf-8")
+    monkeypatch.setenv("SESSIOND_CONFIG", str(config))
     assert run("add", api, "--project", "house", "--data-dir", data)[0] == 0
     stored = data / "documents" / "house" / "memory" / "documents" / "api.yaml.md"
     assert "## GET /x\nBees" in stored.read_text("utf-8")
@@ -49,3 +55,28 @@ def test_an_api_goes_to_a_project_and_other_json_is_refused(tmp_path: Path) -> N
     assert code == 2
     assert "no OpenAPI" in told
     assert run("add", api, "--data-dir", data)[0] == 2
+
+
+def test_a_name_of_nobody_is_told_and_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("agents: {keeper: {project: house}}\n", "utf-8")
+    monkeypatch.setenv("SESSIOND_CONFIG", str(config))
+    page = tmp_path / "bees.txt"
+    page.write_text("bees", "utf-8")
+    data = tmp_path / "data"
+    (data / "transcripts" / "guest").mkdir(parents=True)
+    with sqlite3.connect(data / "state.db") as database:
+        database.execute("CREATE TABLE memory_projects (id)")
+        database.execute("INSERT INTO memory_projects VALUES ('shop')")
+    for whose, told in (
+        (("--agent", "mian"), "There is no agent 'mian': it is not configured, and nobody has spoken with it. "),
+        (("--agent", "mian"), "There are keeper, main."),
+        (("--project", "hose"), "There is no project 'hose' here. There are house, shop."),
+    ):
+        for command in (("add", page), ("list",), ("remove", "bees.txt.md")):
+            code, output = run(*command, *whose, "--data-dir", data)
+            assert (code, told in output) == (2, True), output
+    assert not (data / "workspaces").exists()
+    assert not (data / "documents").exists()
+    for whose in (("--agent", "main"), ("--agent", "guest"), ("--project", "house"), ("--project", "shop")):
+        assert run("add", page, *whose, "--data-dir", data)[0] == 0
