@@ -91,6 +91,7 @@ class PersonalSettings:
         self._memory = memory
         self._policy = policy
         self._recall: dict[str, RecallPolicy] = {}
+        self._changes = 0
 
     @property
     def configured(self) -> MemoryPolicy:
@@ -106,7 +107,10 @@ class PersonalSettings:
         known = self.recall_known(user)
         if known is not None or user is None:
             return known or self._policy.recall
+        changes = self._changes
         read = effective(self._policy, await self.chosen(Viewer(user=user, author=user), None)).recall
+        if changes != self._changes:
+            return read  # it may be older than what somebody has set meanwhile
         if len(self._recall) >= KNOWN_PEOPLE:
             self._recall.clear()
         self._recall[user] = read
@@ -128,4 +132,5 @@ class PersonalSettings:
                 if name in changes:
                     await memories.store.settings.put(viewer, pool, name, changes[name])
         finally:
+            self._changes += 1
             self._recall.pop(pool.id, None)

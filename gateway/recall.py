@@ -10,7 +10,7 @@ import structlog
 
 from gateway import shared_chats
 from gateway.recall_sources import ALWAYS_LIMIT, present_memories, shared_project
-from gateway.recall_state import MEMORY_TOOLS, Prefix, Room, Search, Shown, noted_always, shown_of
+from gateway.recall_state import MEMORY_TOOLS, Prefix, Room, Search, Shown, noted_always, shown_of, unshown
 from gateway.viewers import viewer_of_chat
 from memory.recall import Recalled, query_of_messages, query_of_tools, recalled_memory, render
 from memory.records import Filters
@@ -108,15 +108,21 @@ class Recall:
         settings = self._settings.recall_known(viewer.user)
         if settings is None:
             settings = await self._soon(self._settings.recall(viewer.user), "recall settings") or self._configured
-        state = self._states.get(session)
+        state, missed = self._states.get(session), None
         if state is None:
             state = self._states[session] = Shown(settings, noted_always=noted_always(session.entries))
+            missed = unshown(session.entries, turn, viewer.user)
         state.begin(turn, viewer, settings)
         if self._group is None:
             return
         started = self._clock.monotonic()
+        earlier, room = state.waiting(), Room(settings.limit)
         always = self._always_at_start(session, state, viewer)
-        searches = self._at_start(session, state, viewer, texts)
+        searches: list[Search] = []
+        if settings.on_message and settings.limit:
+            searches = self._at_start(session, state, viewer, texts, room)
+            searches += self._started(session, state, viewer, [missed or ""], room)
+        state.behind(earlier, room if settings.on_message else None)
         await self._renew_prefix(session, state, viewer)
         await self._wait(always, RECORDS_WAIT_S)
         await self._wait(searches, settings.wait_s - (self._clock.monotonic() - started))
@@ -167,16 +173,18 @@ class Recall:
             return []
         asking, state.asking = state.asking, []
         await self._wait(asking, RECORDS_WAIT_S)
-        done = [search for search in state.searches if search.task.done()]
-        state.searches = [search for search in state.searches if not search.task.done()]
+        done = state.ended()
         state.read(session)
-        before = {one.id for one in state.shown}
-        asked = [*state.shown, *(one for search in done if search.late for one in search.task.result())]
+        before = {one.id for one in (*state.shown, *state.unsure)}
+        asked = [*state.shown, *state.unsure, *(one for search in done if search.late for one in search.task.result())]
         there = await self._still_there(state.viewer, asked, state.asked)
-        state.shown = [one for one in state.shown if one in there and not state.sees(one)]
+        if there is None:
+            done = [search for search in done if not search.late]
+        state.confirm(there)
+        state.take(done)
         for search in done:
             found = search.task.result()
-            state.add([one for one in found if one in there] if search.late else found, search.room)
+            state.add([one for one in found if not search.late or one in (there or ())], search.room)
         return [one for one in state.shown if one.id not in before]
 
     def entry(self, session: Session) -> RecallEntry | None:
@@ -203,18 +211,22 @@ class Recall:
             return []
         return [self._begun(state, viewer, self._always_shown(viewer), Room(ALWAYS_LIMIT))]
 
-    def _at_start(self, session: Session, state: Shown, viewer: Viewer, texts: Sequence[str]) -> list[Search]:
+    def _at_start(
+        self, session: Session, state: Shown, viewer: Viewer, texts: Sequence[str], room: Room
+    ) -> list[Search]:
         """The searches a turn begins with: for its messages, and in a new session for what the one before was about."""
-        if not state.settings.on_message or state.settings.limit == 0:
-            return []
-        room = Room(state.settings.limit)
-        search = self._start(session, state, viewer, query_of_messages(texts), room)
-        started = [] if search is None else [search]
+        started = self._started(session, state, viewer, texts, room)
         if self._previous is not None and not any(isinstance(entry, AssistantEntry) for entry in session.entries):
-            after = None if search is None else search.task
+            after = started[0].task if started else None
             former = self._search_former(session, viewer, room.left, self._previous, after)
             started.append(self._begun(state, viewer, former, room))
         return started
+
+    def _started(
+        self, session: Session, state: Shown, viewer: Viewer, texts: Sequence[str], room: Room
+    ) -> list[Search]:
+        search = self._start(session, state, viewer, query_of_messages(texts), room)
+        return [] if search is None else [search]
 
     def _start(self, session: Session, state: Shown, viewer: Viewer, words: str, room: Room) -> Search | None:
         if self._group is None or not words.strip() or (viewer.user is None and self._files is None):
@@ -263,12 +275,9 @@ class Recall:
             return []
         return [one for _, one in sorted(found, key=lambda scored: -scored[0])]
 
-    async def _still_there(self, viewer: Viewer, shown: Sequence[Recalled], asked: Set[str]) -> set[Recalled]:
-        """Those that are still there; none of them while nobody can tell."""
-        if not shown:
-            return set()
-        told = await self._soon(self._present(viewer, shown, asked), "recall confirmed")
-        return told or set()
+    async def _still_there(self, viewer: Viewer, shown: Sequence[Recalled], asked: Set[str]) -> set[Recalled] | None:
+        """Those that are still there; None while nobody can tell."""
+        return await self._soon(self._present(viewer, shown, asked), "recall confirmed") if shown else set()
 
     async def _present(self, viewer: Viewer, shown: Sequence[Recalled], asked: Set[str] = frozenset()) -> set[Recalled]:
         """`asked` are ids a tool was asked for: also those count that are not recalled by themselves. Raises

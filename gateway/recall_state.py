@@ -10,11 +10,11 @@ import orjson
 from gateway.kept_prefixes import KeptMemory, KeptPrefix
 from memory.recall import ALWAYS, Recalled, fit, render
 from memory.workspace import ROOT_FILE
-from sessions.entries import RecallEntry, ToolResultEntry
+from sessions.entries import AssistantEntry, RecallEntry, SummaryEntry, ToolResultEntry, UserEntry
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Sequence, Set
 
     from memory.policy import RecallPolicy
     from memory.records import Viewer
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 MEMORY_TOOLS = "Memory"
 """How the names of the tools begin whose results hold memories."""
+
+MOST_WAITING = 200
+"""Searches in a chat of many that have come late, each for a person who has not spoken since."""
 
 
 @dataclass(slots=True)
@@ -74,7 +77,8 @@ class Prefix:
 
 @dataclass(slots=True)
 class Shown:
-    """One session. `shown` stands in the calls of the running turn; `noted` are the ids a transcript names already,
+    """One session. `shown` stands in the calls of the running turn, `unsure` comes back to it when the records say that
+    it is still there; `noted` are the ids a transcript names already,
     `noted_always` those of the prefix.
 
     `kept` is what a restart would find of the prefix. `asked` are the ids memory tools have named in a chat of many,
@@ -87,6 +91,7 @@ class Shown:
     prefix: Prefix | None = None
     kept: KeptPrefix | None = None
     shown: list[Recalled] = field(default_factory=list[Recalled])
+    unsure: list[Recalled] = field(default_factory=list[Recalled])
     noted: set[str] = field(default_factory=set[str])
     noted_always: set[str] = field(default_factory=set[str])
     searches: list[Search] = field(default_factory=list[Search])
@@ -98,12 +103,40 @@ class Shown:
     _read: int = 0
 
     def begin(self, turn: str, viewer: Viewer, settings: RecallPolicy) -> None:
-        """A turn begins. What was found for somebody else is not shown any more."""
+        """A turn begins. What was found late for somebody else waits for their next one."""
         self.turn, self.viewer, self.settings = turn, viewer, settings
-        self.shown, self.noted = [], set()
+        self.shown, self.unsure, self.noted = [], [], set()
         self.asking, self.asked = [], set()
-        self.searches = [search for search in self.searches if search.viewer == viewer]
+        self.searches = self.searches[-MOST_WAITING:]
         self.refill()
+
+    def waiting(self) -> list[Search]:
+        """What earlier turns of the one who speaks have left, to be confirmed before it is shown."""
+        return [search for search in self.searches if search.viewer == self.viewer]
+
+    def behind(self, earlier: Sequence[Search], room: Room | None) -> None:
+        """Searches of earlier turns take the places that those of this one leave. None: they keep their own."""
+        for search in earlier:
+            search.late = True
+            search.room = search.room if room is None else room
+        self.searches = [one for one in self.searches if not _is_in(one, earlier)] + list(earlier)
+
+    def ended(self) -> list[Search]:
+        """The searches of the one who speaks that have ended, and were not shown yet."""
+        return [search for search in self.searches if search.viewer == self.viewer and search.task.done()]
+
+    def take(self, shown: Sequence[Search]) -> None:
+        """These searches are shown now."""
+        self.searches = [search for search in self.searches if not _is_in(search, shown)]
+
+    def confirm(self, there: Set[Recalled] | None) -> None:
+        """Shows what is still there, and nothing as long as nobody can tell (None)."""
+        known = [*self.shown, *self.unsure]
+        if there is None:
+            self.shown, self.unsure = [], known
+            return
+        kept = {one.id: one for one in reversed(known) if one in there and not self.sees(one)}
+        self.shown, self.unsure = list(kept.values())[::-1], []
 
     def refill(self) -> None:
         """A new message of the person: searching while the turn runs begins anew."""
@@ -151,6 +184,25 @@ class Shown:
         fresh = [one.id for one in always if one.id not in self.noted_always]
         self.noted_always |= set(fresh)
         return fresh
+
+
+def _is_in(search: Search, searches: Iterable[Search]) -> bool:
+    return any(search is one for one in searches)
+
+
+def unshown(entries: Sequence[Entry], turn: str, user: str | None) -> str | None:
+    """What a person said last, where nothing is noted as shown for it: the search may have come late, and have been
+    lost when the session left memory. Not what was carried over a summary: what was shown for that is not noted here.
+    """
+    opening = entries[0].seq if entries and isinstance(entries[0], SummaryEntry) else 0
+    reply = next((e for e in reversed(entries) if isinstance(e, AssistantEntry) and e.turn is not None), None)
+    if reply is None or reply.seq < opening or reply.turn == turn:
+        return None
+    turns = {reply.turn, *reply.also}
+    noted = (e.shown for e in entries if isinstance(e, RecallEntry) and e.turn in turns)
+    if any(shown.get("memories") or shown.get("files") for shown in noted):
+        return None
+    return "\n".join(e.text for e in entries if isinstance(e, UserEntry) and e.turn in turns and e.user == user) or None
 
 
 def noted_always(entries: Iterable[Entry]) -> set[str]:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from gateway.personal import effective, flat, names
+import asyncio
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from gateway.personal import PersonalSettings, effective, flat, names
 from memory.policy import MemoryPolicy, RecallPolicy
+from memory.records import Viewer, user_pool
+
+if TYPE_CHECKING:
+    from gateway.vectors import Opener
 
 
 def test_every_setting_of_recall_has_a_name() -> None:
@@ -27,3 +34,41 @@ def test_what_is_chosen_holds_and_what_is_impossible_or_unknown_is_as_configured
     assert (found.recall.limit, found.recall.on_message) == (4, True)
     assert found.retention.enabled
     assert found.recall.mid_turn.searches == 6
+
+
+class Chosen:
+    """What people have chosen; an answer can be held back after it was read."""
+
+    def __init__(self) -> None:
+        self.answering = asyncio.Event()
+        self._chosen: dict[str, Any] = {}
+
+    async def open(self) -> Self:
+        return self
+
+    @property
+    def store(self) -> Self:
+        return self
+
+    @property
+    def settings(self) -> Self:
+        return self
+
+    async def of(self, viewer: Viewer, pool: object) -> dict[str, Any]:
+        read = dict(self._chosen)
+        await self.answering.wait()
+        return read
+
+    async def put(self, viewer: Viewer, pool: object, name: str, value: Any) -> None:
+        self._chosen[name] = value
+
+
+async def test_what_a_turn_reads_while_somebody_changes_it_is_not_what_the_next_turn_gets() -> None:
+    chosen = Chosen()
+    personal = PersonalSettings(cast("Opener", chosen), MemoryPolicy())
+    turn = asyncio.create_task(personal.recall("ana"))
+    await asyncio.sleep(0)
+    await personal.put(Viewer(user="ana", author="ana"), user_pool("ana"), {"recall.limit": 3})
+    chosen.answering.set()
+    assert (await turn).limit == 10
+    assert (await personal.recall("ana")).limit == 3

@@ -143,6 +143,28 @@ async def test_an_embedding_model_that_hangs_delays_the_first_token_by_the_wait_
         assert [dog in entry["shown"]["memories"] for entry in entries] == [True]
 
 
+async def test_a_result_that_was_late_when_the_daemon_stopped_comes_once_after_the_restart(
+    tmp_path: Path, standin: StandIn
+) -> None:
+    async with EmbeddingServer() as vectors:
+        async with running(tmp_path, settings(standin, vectors.url, wait_s=0)) as client:
+            client.token = TOKENS[0]["token"]
+            dog = await remember(client, "Our dog is called Rex")
+            await until_vectors_serve(client)
+            vectors.fault = "hang"
+            await client.say("What is our dog called?")
+            assert trailing(standin.requests[-1]) == []
+        vectors.fault = ""
+        vectors.release()
+        shown: list[str] = []
+        for _ in range(2):
+            async with running(tmp_path, settings(standin)) as client:  # words only: they find nothing for the weather
+                client.token = TOKENS[0]["token"]
+                await client.say("Nothing to do with it: weather?")
+                shown += [one["id"] for one in trailing(standin.requests[-1])]
+        assert shown.count(dog) == 1
+
+
 async def test_a_late_result_that_was_deleted_meanwhile_is_not_shown(tmp_path: Path, standin: StandIn) -> None:
     async with EmbeddingServer() as vectors, running(tmp_path, settings(standin, vectors.url, wait_s=0)) as client:
         client.token = TOKENS[0]["token"]
