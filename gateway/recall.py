@@ -10,7 +10,7 @@ import structlog
 
 from gateway import shared_chats
 from gateway.recall_sources import ALWAYS_LIMIT, present_memories, shared_project
-from gateway.recall_state import MEMORY_TOOLS, Prefix, Room, Search, Shown, noted_always, shown_of, unshown
+from gateway.recall_state import MEMORY_TOOLS, Prefix, Room, Search, Shown, shown_of, unshown
 from gateway.viewers import viewer_of_chat
 from memory.recall import Recalled, query_of_messages, query_of_tools, recalled_memory, render
 from memory.records import Filters
@@ -110,7 +110,7 @@ class Recall:
             settings = await self._soon(self._settings.recall(viewer.user), "recall settings") or self._configured
         state, missed = self._states.get(session), None
         if state is None:
-            state = self._states[session] = Shown(settings, noted_always=noted_always(session.entries))
+            state = self._states[session] = Shown(settings)
             missed = unshown(session.entries, turn, viewer.user)
         state.begin(turn, viewer, settings)
         if self._group is None:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Prefixes:
-    """Makes prefixes, and keeps what they were made of. `goes_on` says whether a session is there and has not ended."""
+    """Makes prefixes, and keeps what they were made of. `goes_on` says whether a session is in use."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Prefixes:
             await _guarded(self._kept.forget(sessions))
 
     async def forget_ended(self) -> None:
-        """What a kill has left of sessions that have ended."""
+        """What a kill has left of sessions that have ended, and what went to the archive."""
         known = None if self._kept is None else await _guarded(self._kept.sessions())
         await self.forget([session for session in known or () if not self._goes_on(session)])
 

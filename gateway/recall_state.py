@@ -143,10 +143,12 @@ class Shown:
         self.searches_left = self.settings.mid_turn.searches
 
     def read(self, session: Session) -> None:
-        """Takes note of what memory tools have answered: it stands in the history, word for word."""
+        """Takes note of what memory tools have answered, which stands in the history word for word, and of what entries
+        say of the prefix."""
         entries = session.entries
         if session.record.generation != self._generation or len(entries) < self._read:
             self._told, self._read, self._generation = [], 0, session.record.generation
+            self.noted_always = noted_always(entries)  # whoever learns from a generation may read no other
         fresh = entries[self._read :]
         self._told += [e.text for e in fresh if isinstance(e, ToolResultEntry) and e.name.startswith(MEMORY_TOOLS)]
         self._read = len(entries)

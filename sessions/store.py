@@ -223,9 +223,9 @@ class SessionStore:
         return self._index.sessions_of(str(key))
 
     def goes_on(self, session_id: str) -> bool:
-        """Whether a session is there, and has not ended."""
+        """Whether a session is there, has not ended, and is not in the archive."""
         record = self._index.find(session_id)
-        return record is not None and record.ended is None
+        return record is not None and record.ended is None and record.state == "active"
 
     def former(self, key: SessionKey) -> SessionRecord | None:
         """The session of the key before its active one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -87,7 +88,7 @@ class Shelf:
 
     async def confirm(self, ids: Sequence[str], viewer: Viewer, filters: object = None) -> list[Memory]:
         await self.confirming.wait()
-        return [one for one in self.facts if one.id in ids and one.pool.id == viewer.user]
+        return [one for one in (*self.facts, *self.rules) if one.id in ids and one.pool.id == viewer.user]
 
 
 class _Topics:
@@ -257,3 +258,18 @@ async def test_after_a_restart_nobody_is_shown_what_another_has_asked_for() -> N
     shelf = Shelf([fact("dog"), fact("dog-bob", "bob")])
     async with talking(shelf, GROUP, entries=entries) as talk:
         assert await talk.begin("hello", "bob") == []
+
+
+async def test_every_generation_notes_once_what_is_always_on_so_that_no_reply_in_it_is_learnt_from() -> None:
+    shelf = Shelf(rules=[fact("rule")])
+    async with talking(shelf) as talk:
+
+        async def noted() -> list[list[str]]:
+            for _ in range(2):
+                await talk.begin("hello")
+            return [e.shown.get("always", []) for e in talk.session.entries if isinstance(e, RecallEntry)]
+
+        assert await noted() == [["rule"]]
+        talk.session.record = dataclasses.replace(talk.session.record, generation=2)
+        talk.session.entries.clear()
+        assert await noted() == [["rule"]]
