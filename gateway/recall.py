@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from gateway.recall_sources import AgentFiles, Previous
     from gateway.turn import Incoming
     from gateway.vectors import Opener
+    from memory.memory import Memories
     from memory.policy import RecallPolicy
-    from memory.records import Viewer
+    from memory.records import Memory, Viewer
+    from memory.removal import Purged
     from sessions.entries import Entry, ToolCall, ToolResultEntry
     from sessions.session import Session
 
@@ -346,6 +348,29 @@ class Recall:
         except Exception as error:
             log.warning("recall.always_not_loaded", error=str(error), kind=type(error).__name__)
             return []
+
+    def follow(self, memories: Memories) -> None:
+        """What is deleted leaves the prefixes at once: a summary may be asked behind one before the next turn."""
+        memories.after_write.append(self._trashed)
+        memories.store.after_purge.append(self._purged)
+
+    def _trashed(self, memory: Memory) -> None:
+        if memory.state == "trashed":
+            self._spawn(self._let_go(lambda one: one.id == memory.id), "prefixes checked")
+
+    async def _purged(self, gone: Purged) -> None:
+        await self._let_go(lambda one: one.text in gone.texts)
+
+    async def _let_go(self, suspect: Callable[[Recalled], bool]) -> None:
+        """Of prefixes with suspects stays what is still there; while nobody can tell, all but those."""
+        for session, state in list(self._states.items()):
+            known = state.prefix
+            if known is None or known.owner is None or not any(suspect(one) for one in known.always):
+                continue
+            checked = await self._soon(self._prefixes.checked(known, known.owner), "recall prefix")
+            if state.prefix is known and checked is not known:
+                state.prefix = checked or known.without(suspect)
+                self._thaw(session)
 
     # --- waiting ----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -14,7 +14,7 @@ from sessions.entries import AssistantEntry, RecallEntry, SummaryEntry, ToolResu
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Sequence, Set
+    from collections.abc import Callable, Iterable, Sequence, Set
 
     from memory.policy import RecallPolicy
     from memory.records import Viewer
@@ -64,6 +64,9 @@ class Prefix:
         """The ids of what is always on here and was not before."""
         known = set[str]() if former is None or former.owner != self.owner else {one.id for one in former.always}
         return [one.id for one in self.always if one.id not in known]
+
+    def without(self, gone: Callable[[Recalled], bool]) -> Prefix:
+        return replace(self, always=tuple(one for one in self.always if not gone(one)))
 
     def kept(self) -> KeptPrefix:
         """As it outlives a restart: without the words of memories."""

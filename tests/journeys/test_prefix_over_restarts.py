@@ -219,3 +219,21 @@ async def test_in_a_group_the_notes_stand_there_after_a_restart_and_nobodys_memo
             assert system(standin.requests[-1]) == before
             shown = [one["text"] for one in trailing(standin.requests[-1])]
             assert shown == (["Ana is a secret painter"] if sender == "1" else [])
+
+
+async def test_what_was_purged_is_in_no_prompt_from_then_on_not_even_in_that_of_a_summary(days: Days) -> None:
+    made = days.settings()
+    roles = made.roles.model_copy(update={"summary": None})
+    async with running(days.data_dir, made.model_copy(update={"roles": roles})) as client:
+        known = await rules(client)
+        for number in range(12):
+            await days.told(client, f"hello {number} " + "and more of it " * 60)
+        sent = len(days.standin.requests)
+        assert (await client.call("POST", f"/v1/memories/{known['Shoes']}/purge"))[0] == 200
+        assert (await client.call("DELETE", f"/v1/memories/{known['No']}"))[0] == 200
+        status, told = await client.call("POST", f"/v1/sessions/{KEY}/compact", {})
+        assert status == 200, told
+        asked = [str(one.body) for one in list(days.standin.requests)[sent:]]
+        assert any("Feed the cat" in one for one in asked)
+        for text in ("Shoes off", "No smoking"):
+            assert all(text not in one for one in asked)
