@@ -68,8 +68,17 @@ def at_line(where: str) -> Generator[None]:
     except InvalidMemory as error:
         raise InvalidMemory(where, f"{error.field}: {error.why}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        why = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-        raise InvalidMemory(where, why) from error
+        raise InvalidMemory(where, _words(error)) from error
+
+
+def _words(error: KeyError | TypeError | ValueError | AttributeError) -> str:
+    match error:
+        case KeyError():
+            return f"{error.args[0]!r} is missing"
+        case ValueError():
+            return str(error).rstrip(".")
+        case _:
+            return "a field holds another kind of value than an export has; correct the line, or export anew"
 
 
 def _item_of(fields: Mapping[str, Any], pool: Pool | None) -> Item | None:
@@ -99,7 +108,8 @@ def _objects(lines: Iterable[bytes]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         try:
             fields = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise InvalidMemory(where, f"is no JSON ({error})") from error
+            at = f" from character {error.colno} on" if isinstance(error, json.JSONDecodeError) else ""
+            raise InvalidMemory(where, f"is no JSON{at}; correct the line, or export the file anew") from error
         if not isinstance(fields, dict):
             raise InvalidMemory(where, "is no JSON object")
         yield where, cast("dict[str, Any]", fields)

@@ -136,7 +136,8 @@ class TopicStore:
             draft = changed_draft(before, change)
             fields = {field.name: getattr(draft, field.name) for field in dataclasses.fields(draft)}
             after = dataclasses.replace(before, **fields, updated_at=self._now())
-            await self._check_binding(connection, viewer, after)
+            if after.project != before.project:  # whoever has left the project may still rename their topic
+                await self._check_binding(connection, viewer, after)
             taken = (await connection.execute(_names_of(before.owner))).scalars().all()
             if after.name.casefold() != before.name.casefold() and after.name.casefold() in taken:
                 raise MemoryConflict(f"There is a topic {after.name!r} already. Choose another name.")

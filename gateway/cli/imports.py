@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from gateway.cli.chat import Url
 from gateway.cli.client import DEFAULT_URL, Daemon
-from gateway.cli.output import FAILED, REFUSED, UNREACHABLE, USAGE, fail
+from gateway.cli.output import FAILED, REFUSED, UNREACHABLE, USAGE, fail, text_in
 
 if TYPE_CHECKING:
     from gateway.cli.engram_source import EngramSource, JsonApi, Slice
@@ -48,11 +48,7 @@ def import_file(
     url: Url = None,
 ) -> None:
     """Take over conversations from a file: all of them, or none."""
-    try:
-        content = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{file} cannot be read: {error}", USAGE)
-    taken = Daemon(url).call("POST", "/v1/import", {"content": content, "key": key})
+    taken = Daemon(url).call("POST", "/v1/import", {"content": text_in(file), "key": key})
     for one in taken["sessions"]:
         typer.echo(f"{one['key']}: {one['entries']} entries")
 
@@ -91,10 +87,7 @@ def import_engram(
 def _named(user: list[str] | None, users: Path | None) -> list[str]:
     names = list(user or ())
     if users is not None:
-        try:
-            names += [line.strip() for line in users.read_text("utf-8-sig").splitlines() if line.strip()]
-        except (OSError, UnicodeDecodeError) as error:
-            fail(f"{users} cannot be read: {error}", USAGE)
+        names += [line.strip() for line in text_in(users).splitlines() if line.strip()]
     return list(dict.fromkeys(names))
 
 

@@ -72,6 +72,7 @@ def search(
     query: Annotated[str, typer.Argument(help="Words, or a question.")],
     mode: Annotated[str, typer.Option(help="hybrid, vector, keyword or fetch.")] = "hybrid",
     as_of: Annotated[str | None, typer.Option("--as-of", help="What was true then, as in 2026-05-01T12:00Z.")] = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="Only of this topic; may be given again.")] = None,
     pool: PoolName = None,
     user: User = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100, help="How many.")] = 10,
@@ -80,9 +81,11 @@ def search(
 ) -> None:
     """Find memories."""
     body: dict[str, Any] = {"query": query, "mode": mode, "limit": limit}
-    body |= {name: value for name, value in (("as_of", as_of), ("pool", pool)) if value is not None}
+    body |= {name: value for name, value in (("as_of", as_of), ("pool", pool), ("topics", topic)) if value}
     found = Daemon(url).call("POST", "/v1/memories/search", body, query={"user": user})
     _show(found, as_json=as_json)
+    if found["problem"] and not as_json:
+        typer.echo(found["problem"], err=True)
 
 
 @app.command()

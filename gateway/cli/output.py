@@ -21,6 +21,16 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
     raise typer.Exit(code)
 
 
+def text_in(path: Path) -> str:
+    """The text of a file. Ends the command where it cannot be read."""
+    try:
+        return path.read_text("utf-8-sig")
+    except OSError as error:
+        fail(f"{path} cannot be read: {error.strerror or error}.", USAGE)
+    except UnicodeDecodeError:
+        fail(f"{path} is not written in UTF-8. Save it as UTF-8, then try again.", USAGE)
+
+
 @contextlib.contextmanager
 def written_file(path: Path) -> Generator[IO[bytes]]:
     """A file to write; it has its name once all of it is there. Ends the command where it cannot be written."""

@@ -34,6 +34,8 @@ NOBODYS = (
     "the person (role user) or of an administrator. Over the API a frontend says for whom it asks: ?user=<id>."
 )
 PAGE = 50
+SHOWN: tuple[Literal["50", "100", "200"], ...] = ("50", "100", "200")
+"""Hits of a search on one page: each step searches once more for twice as many."""
 ON_MAP = 600
 MAP_WAIT_S = 20.0
 
@@ -65,6 +67,7 @@ class MemoriesQuery(PoolQuery):
     sort: Literal["updated", "created", "importance"] = "updated"
     as_of: Literal[""] | Moment = ""
     cursor: Text = ""
+    shown: Literal["50", "100", "200"] = "50"
 
 
 class MergeQuery(PoolQuery):
@@ -112,12 +115,14 @@ class MemoryPages:
             min_importance=int(query.min_importance or 1),
             as_of=None if query.as_of == "" else moment_at(query.as_of, self._parts.reset_zone),
         )
-        problem, after = None, None
+        problem = after = more = most = None
         if query.q.strip() or filters.as_of is not None:  # only what counts, so it must not look like the trash
             query = query.model_copy(update={"state": "active"})
         if query.q.strip():
-            found = await memories.search(viewer, query.q, mode=query.mode, limit=PAGE, filters=filters)
-            shown, problem = [hit.memory for hit in found.hits], found.problem
+            limit = int(query.shown)
+            found = await memories.search(viewer, query.q, mode=query.mode, limit=limit + 1, filters=filters)
+            shown, problem = [hit.memory for hit in found.hits[:limit]], found.problem
+            more, most = _further(query.shown) if len(found.hits) > limit else (None, None)
         else:
             wanted = ListQuery(state=query.state, sort=query.sort, limit=PAGE, after=query.cursor or None)
             shown, after = await memories.page(viewer, filters, wanted)
@@ -127,6 +132,9 @@ class MemoryPages:
             query=query,
             rows=await self._rows(memories, viewer, shown),
             after=after,
+            more=more,
+            most=most,
+            trash_days=_days(memories),
             problem=problem,
             topics=topics,
             kinds=KINDS,
@@ -160,6 +168,7 @@ class MemoryPages:
             history=history,
             topics=await memories.topics.topics(viewer, memory.pool),
             kinds=KINDS,
+            trash_days=_days(memories),
             source=self._said_in(call, memory.source),
         )
 
@@ -227,3 +236,15 @@ class MemoryPages:
         ids = {memory.topic for memory in shown if memory.topic is not None}
         found = await memories.topics.by_id(viewer, sorted(ids)) if ids else {}
         return sorted(found.values(), key=lambda topic: topic.name.casefold())
+
+
+def _further(shown: str) -> tuple[str | None, str | None]:
+    """How many hits the next step shows; or, where there is none, how many there are at most."""
+    following = [step for step in SHOWN if int(step) > int(shown)]
+    return (following[0], None) if following else (None, shown)
+
+
+def _days(memories: Memories) -> str | None:
+    """How long the trash keeps something; None: for ever."""
+    days = memories.policy.trash.days
+    return None if days is None else f"{days:g}"

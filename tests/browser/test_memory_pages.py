@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.watched import open_whole
+from tests.patience import until_equal
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -109,14 +110,38 @@ async def test_the_map_is_dragged_and_a_spot_opened(page: Page, client: Client) 
     await expect(page.get_by_role("heading", level=1)).to_have_text("A memory")
 
 
+async def test_a_memory_is_given_properties_and_loses_them(page: Page, client: Client) -> None:
+    await page.goto("/console/memory")
+    await page.get_by_role("heading", name="Remember something").click()
+    form = page.locator("form[data-call='POST /v1/memories']")
+    await form.get_by_label("What is remembered").fill("Acme pays in euro.")
+    await form.get_by_label("Properties").fill("customer = Acme\nrule = a = b")
+    await form.get_by_role("button", name="Remember").click()
+    await page.get_by_role("link", name="Acme pays in euro.").click()
+
+    async def properties() -> object:
+        (memory,) = (await client.get("/v1/memories"))["memories"]
+        return memory["properties"]
+
+    assert await properties() == {"customer": "Acme", "rule": "a = b"}
+    await page.get_by_label("Properties").fill("")
+    await page.get_by_role("button", name="Save").click()
+    await until_equal(properties, {})
+
+
 async def test_a_topic_is_made_changed_and_deleted(page: Page, client: Client) -> None:
+    await client.call("POST", "/v1/projects", {"id": "bakery", "members": ["root", "owner"]})
     await page.goto("/console/memory/topics")
     await page.get_by_role("heading", name="Add a topic").click()
     form = page.locator("form[data-call='POST /v1/topics']")
     await form.get_by_label("Name", exact=True).fill("bread")
     await form.get_by_label("What belongs to it").fill("Everything about bread.")
+    await form.get_by_label("Project").select_option("bakery")
+    await form.get_by_label("For everybody").check()
     await form.get_by_role("button", name="Add a topic").click()
-    card = page.locator("section.card", has=page.get_by_role("heading", name="bread", exact=True))
+    card = page.locator("section.card", has=page.get_by_role("heading", name=re.compile("^bread")))
+    await expect(card.get_by_text("only in bakery")).to_be_visible()
+    await expect(card.get_by_text("for everybody")).to_be_visible()
     await card.get_by_text("Change").click()
     await card.get_by_label("What is left out").fill("Cakes.")
     await card.get_by_role("button", name="Save").click()

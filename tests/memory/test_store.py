@@ -436,6 +436,20 @@ async def test_nothing_ends_before_it_begins(memories: Memories, clock: ManualCl
     assert (await memories.load(ANA, soon.id)).valid_to == later
 
 
+async def test_who_has_left_a_project_may_still_change_a_topic_bound_to_it(memories: Memories) -> None:
+    await memories.topics.put_project(ROOT, "shop", with_members=["ana"])
+    draft = TopicDraft(name="orders", description="Orders.", project="shop")
+    topic = await memories.topics.add_topic(ANA, user_pool("ana"), draft)
+    await memories.topics.put_project(ROOT, "shop", with_members=["bob"])
+    renamed = await memories.topics.edit_topic(ANA, topic.id, TopicChange(name="old orders"))
+    assert (renamed.name, renamed.project) == ("old orders", "shop")
+    kept = await memories.topics.edit_topic(ANA, topic.id, TopicChange(description="What was ordered.", project="shop"))
+    assert kept.project == "shop"
+    await memories.topics.edit_topic(ANA, topic.id, TopicChange(project=None))
+    with pytest.raises(NotThere, match="project 'shop'"):
+        await memories.topics.edit_topic(ANA, topic.id, TopicChange(project="shop"))
+
+
 async def test_topics_bound_to_a_project_and_memories_without_topic_are_not_recalled(memories: Memories) -> None:
     await memories.topics.put_project(ROOT, "shop", with_members=["ana"])
     bound = TopicDraft(name="shop facts", description="About the shop", project="shop")

@@ -8,17 +8,16 @@ import { sent } from "./pieces.js";
 
 /** The fields of a form as JSON. An empty field is left out, unless it says what empty means. */
 export function fieldsOf(form) {
-  const fields = {};
+  const [fields, groups] = [{}, new Set()];
   for (const input of form.elements) {
     if (!input.name || input.disabled || (input.type === "radio" && !input.checked)) continue;
     const value = valueOf(input);
     const [last, ...outer] = input.name.split(".").reverse();
     const place = outer.reverse().reduce((at, name) => (at[name] ??= {}), fields);
+    if (outer.length) groups.add(outer[0]);
     if (value !== undefined) place[last] = value;
   }
-  for (const [name, value] of Object.entries(fields)) {
-    if (value?.constructor === Object && !Object.keys(value).length) fields[name] = null;
-  }
+  for (const name of groups) if (!Object.keys(fields[name]).length) fields[name] = null;
   return fields;
 }
 
@@ -38,11 +37,19 @@ function valueOf(input) {
       return text === "off" ? null : text || undefined;
     case "number-off":
       return text === "off" ? null : text ? Number(text) : undefined;
+    case "pairs":
+      return Object.fromEntries(text.split("\n").filter((line) => line.trim()).map(pair));
     case "list":
       return text.split(/[,\n]/).map((part) => part.trim()).filter(Boolean);
     default:
       return text || undefined;
   }
+}
+
+/** `name = value`; the value may hold more of the sign. */
+function pair(line) {
+  const [name, ...value] = line.split("=");
+  return [name.trim(), value.join("=").trim()];
 }
 
 async function act(element, body) {

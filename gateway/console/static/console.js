@@ -14,6 +14,11 @@ export async function call(method, path, body) {
   return content;
 }
 
+/** A call when the page is left: it goes out, and nobody hears what came of it. */
+export function last(method, path) {
+  fetch(path, { method, keepalive: true, headers: csrf ? { "X-Sessiond-CSRF": csrf } : {} });
+}
+
 /** Says something at the foot of the page; `undo` has a label and a call, and adds a button. */
 export function toast(text, undo) {
   const place = document.getElementById("toast");

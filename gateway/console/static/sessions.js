@@ -1,6 +1,8 @@
 // The table of sessions: choosing rows, and what is done with them.
 
-import { call, filled, toast } from "./console.js";
+import { call, filled, last, toast } from "./console.js";
+
+const TAKEN_BACK_MS = 10_000;
 
 const form = document.getElementById("batch");
 
@@ -49,7 +51,32 @@ if (form) {
   form.elements.delete.addEventListener("click", async () => {
     const keys = chosen();
     if (!confirm(filled(form.dataset.sure, { count: keys.length }))) return;
-    await each(keys, (key) => call("DELETE", at(key)));
-    location.reload();
+    deleteLater(keys, boxes.filter((box) => box.checked));
   });
+
+  /** What is deleted is gone for good, so it is deleted when nobody can take it back any more: after a while, or when the
+   * page is left. */
+  function deleteLater(keys, marked) {
+    const show = (hidden) => marked.forEach((box) => ([box.closest("tr").hidden, box.checked] = [hidden, false]));
+    const settle = () => {
+      clearTimeout(timer);
+      removeEventListener("pagehide", leave);
+    };
+    const leave = () => keys.forEach((key) => last("DELETE", at(key)));
+    const timer = setTimeout(async () => {
+      settle();
+      await each(keys, (key) => call("DELETE", at(key))).catch(() => show(false));
+      location.reload();
+    }, TAKEN_BACK_MS);
+    addEventListener("pagehide", leave);
+    show(true);
+    refresh();
+    toast(filled(form.dataset.deleted, { count: keys.length }), {
+      label: form.dataset.undo,
+      act: async () => {
+        settle();
+        show(false);
+      },
+    });
+  }
 }

@@ -59,12 +59,15 @@ async def test_a_file_that_is_longer_than_a_body_is_taken_over_and_written_again
 async def test_what_cannot_be_written_read_or_asked_for_is_told_in_words(line: CommandLine, tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"type":"memory","text":"never"}\n{')
+    odd = tmp_path / "odd.jsonl"
+    odd.write_text('{"type":"memory","text":"never","properties":5}\n')
     nowhere = tmp_path / "nowhere" / "x"
     for words, code, told in (
         (("export", "-o", str(nowhere)), 2, "nowhere/x cannot be written: No such file or directory."),
         (("export", "-o", str(tmp_path)), 2, "cannot be written: Is a directory."),
         (("import", str(nowhere)), 2, "nowhere/x cannot be read: No such file or directory."),
-        (("import", str(bad)), 4, "line 2: is no JSON"),
+        (("import", str(bad)), 4, "line 2: is no JSON from character 2 on; correct the line"),
+        (("import", str(odd)), 4, "line 1: a field holds another kind of value than an export has"),
         (("list", "--limit", "0"), 2, "--limit"),
         (("search", "tea", "--limit", "101"), 2, "--limit"),
         (("add", "tea", "--property", "tenant"), 2, "NAME=VALUE"),
@@ -74,6 +77,18 @@ async def test_what_cannot_be_written_read_or_asked_for_is_told_in_words(line: C
         result = await line.end("memory", *words)
         assert (result.exit_code, told in result.stderr) == (code, True), (words, result.output)
     assert "never" not in await line.run("memory", "list")
+
+
+async def test_a_search_is_narrowed_by_topics_and_says_what_it_goes_without(line: CommandLine) -> None:
+    await line.run("memory", "add", "Ana drinks tea", "--topic", "preferences")
+    await line.run("memory", "add", "Tea is sold by Bob", "--topic", "reference")
+    found = await line.run("memory", "search", "tea", "--topic", "preferences")
+    assert ("Ana drinks" in found, "Bob" in found) == (True, False)
+    found = await line.run("memory", "search", "tea", "--topic", "preferences", "--topic", "reference")
+    assert ("Ana drinks" in found, "Bob" in found) == (True, True)
+    result = await line.end("memory", "search", "tea", "--mode", "vector")
+    assert result.exit_code == 0
+    assert "embedding" in result.stderr
 
 
 async def test_an_owner_acts_for_a_person(line: CommandLine) -> None:

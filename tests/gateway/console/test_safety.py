@@ -166,6 +166,26 @@ async def test_a_frontend_is_shown_no_way_to_memory_and_told_why(browser: aiohtt
             assert "token of the person" in await answer.text(), page
 
 
+async def test_the_trash_says_how_long_it_keeps_and_a_search_that_there_is_more(tmp_path: Path) -> None:
+    for days, told in ((None, "stays there until"), (7.5, "after 7.5 days")):
+        settings = config(memory={"trash": {"days": days}})
+        async with running(tmp_path / f"data{days}", settings) as client:
+            _, kept = await client.call("POST", "/v1/memories", {"text": "Ana keeps bees."})
+            await client.call("DELETE", f"/v1/memories/{kept['id']}")
+            for page in ("/console/memory?state=trashed", f"/console/memory/{kept['id']}"):
+                assert told in (await client.get(page)).decode(), page
+    async with running(tmp_path / "many", config()) as client:
+        for number in range(101):
+            await client.call("POST", "/v1/memories", {"text": f"Hive {number} has bees of kind {number * number}."})
+        page = (await client.get("/console/memory?q=bees")).decode()
+        assert page.count('name="id"') == 50
+        assert "shown=100" in page
+        page = (await client.get("/console/memory?q=bees&shown=100")).decode()
+        assert page.count('name="id"') == 100
+        assert "shown=200" in page
+        assert (await client.get("/console/memory?q=bees&shown=200")).decode().count('name="id"') == 101
+
+
 async def test_the_overview_counts_every_chat_of_today(client: Client, browser: aiohttp.ClientSession) -> None:
     client.token = "root-token-of-the-tests"
     await client.say("hi")
