@@ -42,6 +42,13 @@ usage_table = Table(
     Index("usage_session", "session"),
 )
 
+cause_table = Table(
+    "usage_causes",
+    metadata,
+    Column("id", String(64), primary_key=True, comment="of the call in usage"),
+    Column("cause", String(32), nullable=False, comment="why the provider's cache broke; none: it did not"),
+)
+
 
 async def open_database(path: Path, tables: MetaData = metadata, *, synchronous: str = "NORMAL") -> AsyncEngine:
     """An engine of `state.db`, with the tables given; WAL, secure delete, and a wait instead of "database is locked".

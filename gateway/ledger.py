@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -125,13 +126,16 @@ class UsageLedger:
             return
         from sqlalchemy.dialects.sqlite import insert
 
-        from gateway.database import usage_table
+        from gateway.database import cause_table, usage_table
 
         batch = self._pending[:500]
+        causes = [{"id": call.id, "cause": call.cause} for _, call in batch if call.cause is not None]
         async with self._engine.begin() as connection:
             await connection.execute(
                 insert(usage_table).on_conflict_do_nothing(), [_row(at, call) for at, call in batch]
             )
+            if causes:
+                await connection.execute(insert(cause_table).on_conflict_do_nothing(), causes)
         del self._pending[: len(batch)]
         if self._pending:
             self._wake.set()
@@ -185,6 +189,26 @@ class UsageLedger:
         async with self._reading() as connection:
             rows = (await connection.execute(query)).all()
         return _merged(by, [row for row in rows if wanted.keys is None or wanted.keys(str(row[len(by)]))])
+
+    async def causes(self, wanted: UsageFilter) -> dict[str, int]:
+        """Calls by why the provider's cache broke; `none`: it did not. Raises LedgerClosed."""
+        from sqlalchemy import func, select
+
+        from gateway.database import cause_table, usage_table
+
+        table, cause = usage_table.c, cause_table.c
+        query = (
+            select(table.key, cause.cause, func.count()).where(table.id == cause.id).group_by(table.key, cause.cause)
+        )
+        for condition in _conditions(table, wanted):
+            query = query.where(condition)
+        async with self._reading() as connection:
+            rows = (await connection.execute(query)).all()
+        found: Counter[str] = Counter()
+        for key, name, calls in rows:
+            if wanted.keys is None or wanted.keys(str(key)):
+                found[str(name)] += int(calls)
+        return dict(found)
 
     async def _opened_here(self) -> AsyncEngine:
         """Raises LedgerClosed when the database is known not to open."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from gateway.calls import FINE
 from gateway.models.base import ContextOverflow, Finished, ModelBroken, ModelRequest, TextDelta
 from sessions.entries import AssistantEntry, AttemptEntry, Entry, TurnFailedEntry
 from sessions.files import StorageError
@@ -60,7 +61,10 @@ class Prompts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallNote:
-    """One finished model call, for the usage ledger. `id` is unique: noting the same call twice changes nothing."""
+    """One finished model call, for the usage ledger. `id` is unique: noting the same call twice changes nothing.
+
+    `cause`: why the provider's cache broke, `none` where it did not; None where that is not looked for.
+    """
 
     id: str
     session: str
@@ -73,6 +77,7 @@ class CallNote:
     usage: Usage
     cost: Decimal | None
     duration_s: float
+    cause: str | None = None
 
 
 class Ledger(Protocol):
@@ -321,6 +326,7 @@ class Replies:
                     usage=usage,
                     cost=cost,
                     duration_s=duration_s,
+                    cause=None if note is None else note.cause or FINE,
                 )
             )
         for call in reply.calls:

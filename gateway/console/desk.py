@@ -85,6 +85,13 @@ class Desk:
         except LedgerClosed:
             return []
 
+    async def causes(self, caller: Caller, since: datetime) -> dict[str, int]:
+        """Why the cache broke, as `usage`."""
+        try:
+            return await self.parts.ledger.causes(usage_of_caller(caller, since, None))
+        except LedgerClosed:
+            return {}
+
 
 def allowed(caller: Caller) -> Callable[[str, str | None], bool] | None:
     """Which sessions of the index a caller may see; None: all."""

@@ -166,7 +166,6 @@ class Console:
             ]
         by_day = await self._desk.usage(call.caller, ["day"], since)
         texts = self._desk.pages.texts["usage"]
-        is_admin = call.caller.role == "admin"
         names = (texts["plain"], texts["cached"], texts["written"], texts["output"])
         costs = cost_bars(by_day, days)
         return self._desk.show(
@@ -177,7 +176,7 @@ class Console:
             tables={"day": sorted(by_day, key=lambda row: str(row.group["day"]), reverse=True), **tables},
             names=names,
             shown=USAGE_ROWS,
-            causes=sorted(self._parts.calls.causes.items(), key=lambda one: -one[1]) if is_admin else [],
+            causes=sorted((await self._desk.causes(call.caller, since)).items(), key=lambda one: -one[1]),
             chart=bar_chart(day_bars(by_day, days), names, texts["tokens_by_day"]),
             costs=bar_chart(costs, [texts["cost"]], texts["cost_by_day"], micros_text) if costs else None,
         )

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 300_000
 MAX_PAINT_MS = 500
+MAX_FIRST_BYTES = 120_000
+"""What must be here before anything is seen: the page and its stylesheet."""
+MAX_NODES = 2_500
+MAX_REQUESTS = 16
 ROUNDS = 5
 INDEXED_S = 300
 LOOK_S = 3
@@ -60,30 +64,55 @@ PAINTED = """() => new Promise((done) => {
   new PerformanceObserver((list) => told(list.getEntriesByName("first-contentful-paint")))
     .observe({ type: "paint", buffered: true });
 })"""
+BLOCKING = """() => performance.getEntriesByType("resource")
+  .filter((one) => one.renderBlockingStatus !== "non-blocking").map((one) => [one.name, one.decodedBodySize])"""
+REQUESTS = """() => performance.getEntriesByType("resource").length"""
+NODES = """() => document.getElementsByTagName("*").length"""
 LOADED = """() => performance.getEntriesByType("resource").reduce((sum, one) => sum + one.decodedBodySize, 0)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One page: bytes of its HTML and of what it loads, and when something was first seen, for each look at it."""
+    """One page: bytes of its HTML and of what it loads, and when something was first seen, for each look at it.
+
+    `blocking`: what the browser waits for before it draws anything, with its bytes.
+    """
 
     path: str
     html_bytes: int
     loaded_bytes: int
     paints_ms: Sequence[float]
+    blocking: Sequence[tuple[str, int]]
+    requests: int
+    nodes: int
 
     @property
     def paint_ms(self) -> float:
         return statistics.median(self.paints_ms)
 
     @property
+    def burdens(self) -> Sequence[str]:
+        """What would make it late on any machine, however quick this one is."""
+        names = [name.rpartition("/")[2] for name, _ in self.blocking]
+        first = self.html_bytes + sum(size for _, size in self.blocking)
+        told = {
+            f"waits for {', '.join(names)} before it draws": names != ["console.css"],
+            f"needs {first} bytes before it draws": first > MAX_FIRST_BYTES,
+            f"has {self.nodes} elements": self.nodes > MAX_NODES,
+            f"makes {self.requests} requests": self.requests > MAX_REQUESTS,
+        }
+        return [f"{self.path}: {words}" for words, holds in told.items() if holds]
+
+    @property
     def is_fine(self) -> bool:
-        return self.html_bytes + self.loaded_bytes <= MAX_BYTES and self.paint_ms <= MAX_PAINT_MS
+        in_all = self.html_bytes + self.loaded_bytes
+        return in_all <= MAX_BYTES and self.paint_ms <= MAX_PAINT_MS and not self.burdens
 
 
 async def look(context: BrowserContext, path: str, rounds: int = ROUNDS) -> Seen:
     """Opens a page in a new tab each time. The first look makes the daemon load what it loads once, and is left out."""
-    html, loaded, paints = 0, 0, list[float]()
+    html = loaded = requests = nodes = 0
+    paints, blocking = list[float](), list[tuple[str, int]]()
     for _ in range(rounds + 1):
         page = await context.new_page()
         answer = await page.goto(f"/console{path}")
@@ -91,10 +120,21 @@ async def look(context: BrowserContext, path: str, rounds: int = ROUNDS) -> Seen
         assert answer.ok, f"{path}: {answer.status}"
         html = len(await answer.body())
         paints.append(await page.evaluate(PAINTED))
+        nodes = max(nodes, await page.evaluate(NODES))
         await page.locator("#drawn[aria-busy]").wait_for(state="detached")
         loaded = max(loaded, await page.evaluate(LOADED))
+        requests = max(requests, await page.evaluate(REQUESTS))
+        blocking = [(name, size) for name, size in await page.evaluate(BLOCKING)]
         await page.close()
-    return Seen(path=path, html_bytes=html, loaded_bytes=loaded, paints_ms=paints[1:])
+    return Seen(
+        path=path,
+        html_bytes=html,
+        loaded_bytes=loaded,
+        paints_ms=paints[1:],
+        blocking=blocking,
+        requests=requests,
+        nodes=nodes,
+    )
 
 
 async def remember(data_dir: Path, clock: Clock, count: int) -> None:
@@ -156,7 +196,7 @@ def table(seen: Sequence[Seen]) -> str:
     rows = [f"{'page':<48} {'html':>9} {'in all':>9} {'first paint, median (worst) of ' + str(ROUNDS):>32}"]
     rows += [
         f"{one.path or '/':<48} {one.html_bytes / 1000:>6.1f} KB {(one.html_bytes + one.loaded_bytes) / 1000:>6.1f} KB "
-        f"{one.paint_ms:>20.0f} ({max(one.paints_ms):.0f}) ms{'' if one.is_fine else '  TOO MUCH'}"
+        f"{one.paint_ms:>20.0f} ({max(one.paints_ms):.0f}) ms {one.nodes:>6} elements {one.requests:>3} requests{'' if one.is_fine else '  TOO MUCH'}"
         for one in seen
     ]
     return "\n".join(rows)

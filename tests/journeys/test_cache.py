@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
 from gateway.clock import ManualClock
+from gateway.ledger import UsageFilter
 from sessions.entries import AssistantEntry, RetractedEntry, UserEntry
 from sessions.keys import parse_key
 from tests.bench.prefix_cache import PrefixCache
@@ -277,3 +278,16 @@ async def test_the_last_round_of_tool_calls_keeps_the_tools_and_so_the_cache(tmp
             assert told["tool_choice"] in ("none", {"type": "none"})
             assert told["tools"] == standin.requests[-2].body["tools"]
             assert await causes(client) == ["first_call", None, None]
+
+
+async def test_why_the_cache_broke_is_known_after_a_restart(tmp_path: Path, standin: StandIn) -> None:
+    chosen = config(**model_settings(standin.base_url))
+    async with running(tmp_path / "data", chosen) as client:
+        await client.say("hi")
+        await client.say("again", key="agent:main:web:direct:bob")
+    async with running(tmp_path / "data", chosen) as client:
+        ledger = client.daemon.parts.ledger
+        assert await ledger.causes(UsageFilter()) == {"first_call": 2}
+        assert await ledger.causes(UsageFilter(keys=lambda key: key.endswith(":bob"))) == {"first_call": 1}
+        assert await ledger.causes(UsageFilter(since=datetime.now(UTC) + timedelta(hours=1))) == {}
+        assert "First call" in (await client.get("/console/usage")).decode()
