@@ -219,7 +219,7 @@ class MemorySearchTool(MemoryTool):
         shown = [one for one in best if not isinstance(one, Recalled)]
         pieces = [one for one in best if isinstance(one, Recalled)]
         if shown:
-            await memories.store.note_recalled(viewer, [memory.id for memory in shown])
+            await memories.note_recalled(viewer, [memory.id for memory in shown])
         told = {"files": [row_of(one) for one in pieces]} if pieces else {}
         return {"memories": await _shown(memories, viewer, shown), **told}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
 from typing import IO, TYPE_CHECKING
 
-from memory.errors import Forgotten
+from memory.errors import Forgotten, MemoryUnavailable
 from memory.records import Change, Filters, ListQuery, user_pool
 from memory.removal import Deleted
 from memory.retention import Swept
@@ -34,6 +36,7 @@ UNSORTED = (
     "roles.helper, and it is sorted in the background."
 )
 COMPARED = 8
+NOTE_WAIT_S = 1.0
 
 
 class Memories:
@@ -227,6 +230,12 @@ class Memories:
         wanted = {memory.topic for memory in memories if memory.topic is not None}
         found: dict[str, Topic] = await self.topics.by_id(viewer, sorted(wanted)) if wanted else {}
         return {topic.id: topic.name for topic in found.values()}
+
+    async def note_recalled(self, viewer: Viewer, ids: Sequence[str]) -> None:
+        """As the store does, but whoever has found them does not wait for a long write of others, nor fails with it."""
+        with contextlib.suppress(TimeoutError, MemoryUnavailable):
+            async with asyncio.timeout(NOTE_WAIT_S):
+                await self.store.note_recalled(viewer, ids)
 
     async def _similar(self, viewer: Viewer, memory: Memory) -> tuple[Memory, ...]:
         """Memories of the same pool and scope with many words in common."""

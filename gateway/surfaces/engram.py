@@ -124,7 +124,7 @@ class Engram:
             hits.sort(key=lambda hit: -hit[0])
         for viewer in {viewer.user: viewer for _, viewer, _ in hits[:limit]}.values():
             used = [memory.id for _, asker, memory in hits[:limit] if asker == viewer]
-            await memories.store.note_recalled(viewer, used)
+            await memories.note_recalled(viewer, used)
         shown = [{**memory_view(project, memory, names), "score": round(score, 6)} for score, _, memory in hits[:limit]]
         return json_answer({"memories": shown, "total": len(shown)})
 

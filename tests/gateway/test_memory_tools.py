@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -20,6 +21,7 @@ from memory.policy import MemoryPolicy
 from memory.records import Draft, Viewer
 from sessions.entries import ToolCall
 from sessions.keys import parse_key
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -182,6 +184,18 @@ async def test_a_model_moves_nothing_to_where_others_may_see_it(model: Model, me
     ):
         text, is_error = await model.call(SHOP, "ana", tool, **given)
         assert (is_error, "not permitted" in text) == (True, True), (tool, given, text)
+
+
+async def test_what_is_found_is_told_while_somebody_writes_for_long(model: Model, memories: Memories) -> None:
+    await model.done(ANA, "ana", "MemoryAdd", text="Ana drinks tea")
+    async with memories.store._records.writing(), asyncio.timeout(PATIENCE_S):
+        found = await model.done(ANA, "ana", "MemorySearch", query="tea")
+    assert [one["text"] for one in found["memories"]] == ["Ana drinks tea"]
+    (tea,), _ = await memories.page(Viewer(user="ana", author="ana"))
+    assert tea.recall_count == 0
+    await model.done(ANA, "ana", "MemorySearch", query="tea")
+    (tea,), _ = await memories.page(Viewer(user="ana", author="ana"))
+    assert tea.recall_count == 1
 
 
 async def test_a_project_is_reached_from_its_agent_by_its_members_only(model: Model, memories: Memories) -> None:
