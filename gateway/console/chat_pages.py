@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sessions.session import Session
 
 SHOWN = 40
+HITS = 20
 HIT_CHARACTERS = 300
 Seq = Annotated[int, Field(ge=1, le=2**53)]
 
@@ -175,16 +176,17 @@ class ChatPages:
         key = str(call.key)
         try:
             found = await self._parts.search.search(
-                words, Scope(keys=(key,)), allowed=lambda record, _: record.key == key, limit=20, around=0
+                words, Scope(keys=(key,)), allowed=lambda record, _: record.key == key, limit=HITS + 1, around=0
             )
         except NothingToSearch as error:
-            return {"rows": [], "problem": str(error), "complete": True}
+            return {"rows": [], "problem": str(error), "complete": True, "most": None}
         terms = cut_query(words)
         rows = [
             {"said": hit.said, "text": excerpt(hit.said.text, terms, HIT_CHARACTERS), "record": hit.record}
-            for hit in found.hits
+            for hit in found.hits[:HITS]
         ]
-        return {"rows": rows, "problem": None, "complete": found.complete}
+        most = HITS if len(found.hits) > HITS else None
+        return {"rows": rows, "problem": None, "complete": found.complete, "most": most}
 
 
 def _chosen(former: Sequence[SessionRecord], wanted: str) -> SessionRecord | None:

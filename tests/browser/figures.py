@@ -196,7 +196,8 @@ def table(seen: Sequence[Seen]) -> str:
     rows = [f"{'page':<48} {'html':>9} {'in all':>9} {'first paint, median (worst) of ' + str(ROUNDS):>32}"]
     rows += [
         f"{one.path or '/':<48} {one.html_bytes / 1000:>6.1f} KB {(one.html_bytes + one.loaded_bytes) / 1000:>6.1f} KB "
-        f"{one.paint_ms:>20.0f} ({max(one.paints_ms):.0f}) ms {one.nodes:>6} elements {one.requests:>3} requests{'' if one.is_fine else '  TOO MUCH'}"
+        f"{one.paint_ms:>20.0f} ({max(one.paints_ms):.0f}) ms "
+        f"{one.nodes:>6} elements {one.requests:>3} requests{'' if one.is_fine else '  TOO MUCH'}"
         for one in seen
     ]
     return "\n".join(rows)

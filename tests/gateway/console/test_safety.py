@@ -7,12 +7,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import aiohttp
+import orjson
 import pytest
 
 from gateway.console.logins import csrf_of
 from gateway.http.pipeline import COOKIE, CSRF_HEADER
 from sessions.entries import format_time
 from tests.journeys.daemon import KEY, Client, config, running
+from tests.patience import until_equal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -184,6 +186,23 @@ async def test_the_trash_says_how_long_it_keeps_and_a_search_that_there_is_more(
         assert page.count('name="id"') == 100
         assert "shown=200" in page
         assert (await client.get("/console/memory?q=bees&shown=200")).decode().count('name="id"') == 101
+
+
+async def test_a_search_in_a_chat_says_that_there_is_more(tmp_path: Path) -> None:
+    async with running(tmp_path / "data", config()) as client:
+        lines = [{"role": "user", "content": f"Hive {number} has bees."} for number in range(21)]
+        for count, told in ((20, False), (21, True)):
+            key = f"agent:main:web:group:{count}"
+            body = {"content": orjson.dumps(lines[:count]).decode(), "key": key}
+            status, answer = await client.call("POST", "/v1/import", body)
+            assert status == 201, answer
+            page = f"/console/sessions/{key}?q=bees"
+            await until_equal(lambda page=page: hits(client, page), 20)
+            assert ("the best 20" in (await client.get(page)).decode()) == told
+
+
+async def hits(client: Client, page: str) -> int:
+    return (await client.get(page)).decode().partition('<ol class="hits">')[2].partition("</ol>")[0].count("<li>")
 
 
 async def test_the_overview_counts_every_chat_of_today(client: Client, browser: aiohttp.ClientSession) -> None:
