@@ -15,9 +15,9 @@ import pytest
 from sqlalchemy import event
 
 from gateway.clock import ManualClock
-from memory.errors import InvalidMemory, MemoryConflict, MemoryUnavailable
+from memory.errors import InvalidMemory, MemoryConflict, MemoryUnavailable, NotThere
 from memory.portable import VERSION
-from memory.records import Draft, Filters, TopicDraft, project_pool, text_hash, user_pool
+from memory.records import Draft, Filters, TopicChange, TopicDraft, project_pool, text_hash, user_pool
 from tests.memory.opened import ROOT, exported, opened, person, taken_in
 
 if TYPE_CHECKING:
@@ -222,6 +222,10 @@ async def test_a_topic_of_a_project_one_is_no_member_of_stays_bound_and_that_is_
     (work,) = [topic for topic in await memories.topics.topics(BOB) if topic.name == "work"]
     assert work.project == "shop"
     assert (await taken_in(memories, BOB, lines)).notes == ()
+    renamed = await memories.topics.edit_topic(BOB, work.id, TopicChange(name="job"))
+    assert (renamed.name, renamed.project) == ("job", "shop")
+    with pytest.raises(NotThere):
+        await memories.topics.edit_topic(BOB, work.id, TopicChange(project="other"))
 
 
 async def test_a_topic_of_the_same_name_that_is_recalled_everywhere_gets_nothing_that_was_bound(
