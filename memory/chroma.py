@@ -53,10 +53,10 @@ class ChromaIndex:
                 await self._ask("put", number, [points[row] for row in part], vectors[part])
 
     async def remove(self, points: Sequence[Point]) -> None:
-        keys: dict[int, list[str]] = {}
+        parts: dict[int, list[Point]] = {}
         for point in points:
-            keys.setdefault(collection_number(point.pool), []).append(point.key)
-        for number, mine in keys.items():
+            parts.setdefault(collection_number(point.pool), []).append(point)
+        for number, mine in parts.items():
             for at in range(0, len(mine), MAX_BATCH):
                 await self._ask("remove", number, mine[at : at + MAX_BATCH])
 

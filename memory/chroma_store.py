@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from memory.chroma_files import clear_files, fill_new_memory, load_numbers, save_numbers
 from memory.index import IndexBroken, IndexNotOpen, Near, by_collection, parse_point
+from memory.pool_keys import PoolKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 PAGE = 1000
 COPIED = 100
 """Points that are copied at once when a collection is written anew."""
+GOOD_PART = 4
+FURTHER = 2
 DROPPED = -1
 """Stands among the numbers of collections for those that were dropped as a whole."""
 _DATABASE = "chroma.sqlite3"
@@ -48,6 +51,7 @@ class ChromaStore:
         self._url = url
         self._client: Any = None
         self._collections: dict[int, Any] = {}
+        self._held: dict[int, PoolKeys] = {}
         self._space = ""
         self._path: Path | None = None
         self._inode = 0
@@ -60,7 +64,7 @@ class ChromaStore:
             self._check_there()
             return
         self._space = space
-        self._collections = {}
+        self._collections, self._held = {}, {}
         if self._client is None:
             self._client = self._connect() if self._url is None else self._connect_server(self._url)
         for collection in self._client.list_collections():
@@ -145,12 +149,16 @@ class ChromaStore:
             embeddings=vectors,
             metadatas=[{"pool": point.pool} for point in points],
         )
+        if number in self._held:
+            self._held[number].put(points)
 
-    def remove(self, number: int, keys: list[str]) -> None:
+    def remove(self, number: int, points: list[Point]) -> None:
         self._check_there()
         if number in self._collections:
             self._note_removed(number)
-            self._collections[number].delete(ids=keys)
+            self._collections[number].delete(ids=[point.key for point in points])
+            if number in self._held:
+                self._held[number].remove(points)
 
     def _note_removed(self, number: int) -> None:
         """Written before anything is removed, so that a kill in between leaves nothing behind for ever."""
@@ -163,28 +171,58 @@ class ChromaStore:
         found: list[Near] = []
         wanted = dict.fromkeys(self._collections, None) if pools is None else by_collection(pools)
         for number, mine in wanted.items():
-            if number not in self._collections:
-                continue
-            only = mine[0] if mine is not None and len(mine) == 1 else None
-            answer = self._collections[number].query(
-                query_embeddings=[vector],
-                n_results=limit,
-                where=_where(mine),
-                include=["distances", "metadatas"] if only is None else ["distances"],
-            )
-            keys, distances = answer["ids"][0], answer["distances"][0]
-            pools_of = [_pool_of(told) for told in answer["metadatas"][0]] if only is None else [only] * len(keys)
-            found += (
-                Near(parse_point(key, pool), 1.0 - distance)
-                for key, pool, distance in zip(keys, pools_of, distances, strict=True)
-            )
+            if number in self._collections:
+                near = self._near_here if self._url is None else self._near_there
+                found += near(number, mine, vector, limit)
         return sorted(found, key=lambda near: -near.score)[:limit]
+
+    def _near_there(self, number: int, pools: Sequence[str] | None, vector: Vectors, limit: int) -> list[Near]:
+        """On a server, which others may use."""
+        answer = self._collections[number].query(
+            query_embeddings=[vector], n_results=limit, where=_where(pools), include=["distances", "metadatas"]
+        )
+        told = zip(answer["ids"][0], answer["metadatas"][0], answer["distances"][0], strict=True)
+        return [Near(parse_point(key, _pool_of(beside)), 1.0 - distance) for key, beside, distance in told]
+
+    def _near_here(self, number: int, pools: Sequence[str] | None, vector: Vectors, limit: int) -> list[Near]:
+        """Where the pools have a good part of the collection, all of it is searched, a bit further; else their keys are
+        named."""
+        held = self._held_in(number)
+        mine, everything = held.count(pools), held.count(None)
+        if not mine:
+            return []
+        if mine * GOOD_PART >= everything:
+            further = min(everything, limit if mine == everything else FURTHER * limit * everything // mine)
+            found = self._asked(number, pools, vector, further, None)
+            if len(found) >= min(limit, mine):
+                return found[:limit]
+        return self._asked(number, pools, vector, limit, held.of(pools))
+
+    def _asked(
+        self, number: int, pools: Sequence[str] | None, vector: Vectors, limit: int, keys: list[str] | None
+    ) -> list[Near]:
+        held = self._held_in(number)
+        answer = self._collections[number].query(
+            query_embeddings=[vector], n_results=limit, ids=keys, include=["distances"]
+        )
+        return [
+            Near(parse_point(key, pool), 1.0 - distance)
+            for key, distance in zip(answer["ids"][0], answer["distances"][0], strict=True)
+            if (pool := held.pool_of(key, pools)) is not None
+        ]
+
+    def _held_in(self, number: int) -> PoolKeys:
+        if number not in self._held:
+            self._held[number] = PoolKeys(_pages(self._collections[number]))
+        return self._held[number]
 
     def points(self, number: int) -> dict[str, str]:
         self._check_there()
         if number not in self._collections:
             return {}
-        return dict(_pages(self._collections[number]))
+        points = dict(_pages(self._collections[number]))
+        self._held[number] = PoolKeys(points.items())
+        return points
 
     def count(self) -> int:
         self._check_there()
@@ -211,6 +249,7 @@ class ChromaStore:
                 self._client.delete_collection(collection.name)
         kept = {collection.name for collection in self._client.list_collections()}
         self._collections = {number: one for number, one in self._collections.items() if one.name in kept}
+        self._held = {number: one for number, one in self._held.items() if number in self._collections}
 
     # --- what was removed leaves the files --------------------------------------------------------------------------
 
@@ -272,7 +311,7 @@ class ChromaStore:
 
     def close(self) -> None:
         client, self._client = self._client, None
-        self._collections = {}
+        self._collections, self._held = {}, {}
         if client is not None:
             with contextlib.suppress(Exception):  # of a damaged index: it is left behind anyway
                 client.close()

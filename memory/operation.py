@@ -44,6 +44,7 @@ class Operation:
         self._inserts: dict[str, Memory] = {}
         self._updates: dict[str, tuple[Memory, Memory]] = {}
         self._audit: list[dict[str, Any]] = []
+        self._rows: dict[int, tuple[Memory, dict[str, Any]]] = {}
 
     def insert(self, memory: Memory, action: Action) -> Memory:
         self._inserts[memory.id] = memory
@@ -79,21 +80,28 @@ class Operation:
                 "origin": self.viewer.origin,
                 "author": self.viewer.author,
                 "why": self._why,
-                "before": None if before is None else memory_to_row(before),
-                "after": None if after is None else memory_to_row(after),
+                "before": None if before is None else self._row(before),
+                "after": None if after is None else self._row(after),
                 "undone_by": None,
                 "job": self.viewer.job,
             }
         )
 
+    def _row(self, memory: Memory) -> dict[str, Any]:
+        """The same for the table and for the audit."""
+        known = self._rows.get(id(memory))
+        if known is None:
+            known = self._rows[id(memory)] = memory, memory_to_row(memory)
+        return known[1]
+
     def drop(self) -> None:
         """Forgets what was not written yet, after a step that failed."""
-        self._inserts, self._updates, self._audit = {}, {}, []
+        self._inserts, self._updates, self._audit, self._rows = {}, {}, [], {}
 
     async def flush(self) -> None:
         """Updates come first: a bounded topic's place is free before another memory takes it."""
         if self._updates:
-            values = [memory_to_row(after) | {"_id": after.id} for _, after in self._updates.values()]
+            values = [self._row(after) | {"_id": after.id} for _, after in self._updates.values()]
             names = [
                 name for name in values[0] if name not in ("_id", "id", "pool", "last_recalled_at", "recall_count")
             ]
@@ -104,7 +112,7 @@ class Operation:
             )
             await self.connection.execute(statement, values)
         if self._inserts:
-            await self.connection.execute(insert(memories), [memory_to_row(m) for m in self._inserts.values()])
+            await self.connection.execute(insert(memories), [self._row(m) for m in self._inserts.values()])
         await self._index()
         touched = {m.id: str(m.pool) for m in self._inserts.values()}
         touched |= {after.id: str(after.pool) for _, after in self._updates.values()}

@@ -32,7 +32,8 @@ PLAIN = "id topic kind text importance state place current supersedes author rec
 
 
 def millis(at: datetime) -> int:
-    return (at - EPOCH) // timedelta(milliseconds=1)
+    since = at - EPOCH
+    return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000
 
 
 def time_of(value: int) -> datetime:

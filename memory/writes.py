@@ -57,7 +57,7 @@ class Writes:
     async def add(self, drafts: Sequence[Draft]) -> list[Written | Forgotten]:
         """Each draft's outcome, in order. What was deleted is not brought back by what is not deliberate."""
         prepared = [await self._prepare(draft) for draft in drafts]
-        known = await self._known([(p.memory.pool, text_hash(p.memory.text)) for p in prepared])
+        known = await self._known([(p.memory.pool, p.digest) for p in prepared])
         there = await self._there([draft.id for draft in drafts if draft.id is not None])
         return [await self._taken_over(one, there, known) for one in prepared]
 
@@ -113,11 +113,11 @@ class Writes:
         )
         if memory.kind not in KINDS:
             raise InvalidMemory("kind", f"must be one of {', '.join(KINDS)}")
-        return _Prepared(draft, memory, kinds)
+        return _Prepared(draft, memory, text_hash(text), kinds)
 
     async def _add(self, prepared: _Prepared, known: _Known) -> Written | Forgotten:
         memory, draft = prepared.memory, prepared.draft
-        digest = text_hash(memory.text)
+        digest = prepared.digest
         same = known.same(memory, digest)
         if same is not None and draft.supersedes is None:
             return await self._again(same, prepared, known)
@@ -157,9 +157,8 @@ class Writes:
         """What was true before the one memory of a topic is becomes history: it holds until the next one known."""
         since = prepared.memory.valid_from
         versions = await self.versions(holder.id)
-        digest = text_hash(prepared.memory.text)
         for one in versions:
-            if one.valid_from == since and text_hash(one.text) == digest:
+            if one.valid_from == since and text_hash(one.text) == prepared.digest:
                 return Written(memory=one, outcome="unchanged", redacted=prepared.redacted)
         until = min(one.valid_from for one in (*versions, holder) if one.valid_from > since)
         for one in versions:
@@ -449,6 +448,7 @@ class _Prepared:
 
     draft: Draft
     memory: Memory
+    digest: str
     redacted: tuple[str, ...]
 
 

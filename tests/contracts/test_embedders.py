@@ -20,6 +20,7 @@ from memory.paced import PacedEmbedder
 from memory.policy import EmbeddingPolicy
 from memory.vector_cache import VectorCache, sealed
 from tests.memory.embedding_server import EmbeddingServer
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -155,8 +156,10 @@ async def test_a_model_that_changes_its_dimension_is_refused(tmp_path: Path) -> 
 
 async def test_silence_has_its_limit_and_then_searches_do_not_wait_at_all(tmp_path: Path) -> None:
     async with EmbeddingServer() as server:
-        embedder = guarded(_embedder("endpoint", server.url, tmp_path), tmp_path, EmbeddingPolicy(timeout_s=0.2))
+        patient = EmbeddingPolicy(timeout_s=PATIENCE_S)
+        embedder = guarded(_embedder("endpoint", server.url, tmp_path), tmp_path, patient)
         await embedder.prepare()
+        embedder._policy = EmbeddingPolicy(timeout_s=0.2)
         server.fault = "hang"
         with pytest.raises(EmbeddingFailed, match=r"0\.2 s"):
             await embedder.embed_queries(["one"])
@@ -166,6 +169,7 @@ async def test_silence_has_its_limit_and_then_searches_do_not_wait_at_all(tmp_pa
         assert len(server.asked) == asked
         server.fault = ""
         server.release()
+        embedder._policy = patient
         await embedder.embed_passages(["three"])
         await embedder.embed_queries(["two"])
         assert embedder.problem is None
