@@ -182,7 +182,7 @@ async def _runs_of_jobs(client: Client) -> list[str]:
     status, content = await client.call("POST", "/v1/jobs", job)
     assert status == 201, content
     await client.call("POST", "/v1/jobs/fails/run")
-    await until_equal(lambda: _state(client, "/v1/jobs/fails/runs", "status"), "error")
+    await until_equal(lambda: _last_status(client, "/v1/jobs/fails/runs"), "error")
     (run,) = (await client.get("/v1/jobs/fails/runs"))["runs"]
     assert EVIL[:20] in run["error"]
     return ["/jobs/fails", f"/sessions/{_path(run['key'])}"]
@@ -224,8 +224,9 @@ async def _count(client: Client, path: str, name: str) -> int:
     return len((await client.get(path))[name])
 
 
-async def _state(client: Client, path: str, name: str) -> str:
-    return next(iter((await client.get(path))["runs"]), {}).get(name, "")
+async def _last_status(client: Client, path: str) -> str:
+    runs = (await client.get(path))["runs"]
+    return runs[0]["status"] if runs else ""
 
 
 async def _ended(client: Client, path: str) -> bool:

@@ -10,6 +10,7 @@ from playwright.async_api import expect
 
 from tests.bench.standin import Pace, StandIn
 from tests.browser.conftest import ROOT, TOKENS
+from tests.browser.watched import Watch, sign_in
 from tests.journeys.daemon import Client, config, model_settings, running
 from tests.patience import until
 
@@ -115,3 +116,16 @@ async def test_a_hidden_window_follows_nothing_and_catches_up_when_it_is_seen(pa
     assert [
         text.partition(" ")[0] for text in await page.locator("#items .message.theirs .text").all_inner_texts()
     ] == ["echo:"] * 3
+
+
+async def test_a_window_in_which_nobody_is_signed_in_any_more_leads_to_the_form(
+    page: Page, visit: BrowserContext, watch: Watch
+) -> None:
+    watch.expected = ("401 (Unauthorized)",)
+    for path in (CHAT, "/console"):
+        await sign_in(page, ROOT)
+        await page.goto(path)
+        await page.evaluate(HIDE, True)
+        await visit.clear_cookies()
+        await page.evaluate(HIDE, False)
+        await page.wait_for_url("**/console/login")

@@ -58,6 +58,12 @@ export function follow(address, { begun, lost, events }) {
     later();
   }
 
+  /** A browser gives up then: while the daemon starts, or when nobody is signed in any more, which reading tells. */
+  function refused() {
+    taken();
+    begun(false).catch(lost);
+  }
+
   async function seek(insist = false) {
     clearTimeout(timer);
     if (stream || !seen()) return;
@@ -79,8 +85,7 @@ export function follow(address, { begun, lost, events }) {
     on("error", (event) => {
       if (event.data !== undefined) return;
       lost();
-      // a browser gives up when the daemon refuses it while it starts
-      if (own.readyState === EventSource.CLOSED) taken();
+      if (own.readyState === EventSource.CLOSED) refused();
     });
     for (const [name, act] of Object.entries(events)) {
       on(name, (event) => event.data !== undefined && act(JSON.parse(event.data)));
