@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from compaction.layout import ToolSpec
 from gateway import shared_chats
 from gateway.moments import Moment, moment_at
-from gateway.recall_sources import shared_project
+from gateway.shelves import shared_project
 from gateway.tools import ToolFailed
 from gateway.viewers import viewer_of_chat
 from memory.errors import MemoryProblem

@@ -301,7 +301,7 @@ class Parts:
                 CurrentTime(),
                 TranscriptSearch(self.search, self.store),
                 *memory_tools(self.memory, self.config.agents, self.reset_zone, self.workspaces),
-                MemoryFileRead(self.workspaces),
+                MemoryFileRead(self.workspaces, self.memory, self.config.agents),
             ],
             timeout_s=self.config.turn.tool_timeout_s,
         )

@@ -89,7 +89,7 @@ class PersonTools:
             raise ToolFailed(f"{unknown[0]:.80}: there is no such argument of {name}.")
         if name == NAME:
             return await self._said(arguments, asker)
-        return await self._notes.run_for(asker.agent, arguments)
+        return await self._notes.run_for(asker.agent, arguments, asker.viewer)
 
     async def _said(self, arguments: Mapping[str, Any], asker: Asker) -> str:
         """In what the token may see; where it names a person, in that person's own chats."""

@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary
 import structlog
 
 from gateway import shared_chats
-from gateway.recall_sources import ALWAYS_LIMIT, present_memories, shared_project
+from gateway.recall_sources import ALWAYS_LIMIT, present_memories
 from gateway.recall_state import MEMORY_TOOLS, Prefix, Room, Search, Shown, shown_of, unshown
+from gateway.shelves import shared_project
 from gateway.viewers import viewer_of_chat
 from memory.recall import Recalled, query_of_messages, query_of_tools, recalled_memory, render
 from memory.records import Filters
@@ -290,7 +291,8 @@ class Recall:
         if facts:
             there |= await present_memories(await self._memory.open(), viewer, facts, asked)
         if self._files is not None and pieces:
-            present = await self._files.present(pieces)
+            project = await shared_project(await self._memory.open(), viewer) if viewer.project else None
+            present = await self._files.present(pieces, project)
             there |= {one for one in pieces if one.id in present}
         return there
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, cast
 
 from memory.recall import MAX_QUERY, Recalled, fit, is_still, recalled_memory
-from memory.records import Filters, ListQuery, project_pool
+from memory.records import Filters, ListQuery
 from sessions.entries import SummaryEntry, UserEntry
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class AgentFiles(Protocol):
         """Pieces with their scores, the best first."""
         ...
 
-    async def present(self, shown: Sequence[Recalled]) -> set[str]:
-        """The ids of those pieces that are still there."""
+    async def present(self, shown: Sequence[Recalled], project: str | None) -> set[str]:
+        """The ids of those pieces that are still there; of projects, of this one only."""
         ...
 
 
@@ -72,14 +72,6 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for one in cast("list[object]", value):
             yield from _texts(one)
-
-
-async def shared_project(memories: Memories, viewer: Viewer) -> str | None:
-    """The conversation's project, when the person is a member of it."""
-    if viewer.project is None:
-        return None
-    member = project_pool(viewer.project) in await memories.store.pools(viewer)
-    return viewer.project if member else None
 
 
 async def present_memories(

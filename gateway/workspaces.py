@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from compaction.layout import ToolSpec
+from gateway import shared_chats
+from gateway.shelves import agent_shelf, project_shelf, shared_project
 from gateway.tools import ToolFailed
+from gateway.viewers import viewer_of_chat
 from memory.chunks import ChunkDatabase
-from memory.errors import MemoryProblem
+from memory.errors import MemoryProblem, NotThere
 from memory.files import WorkspaceFiles, recalled_piece
-from sessions.folders import agent_folder
+from memory.indexing import SourceFailed
+from memory.workspace import OF_PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from gateway.agents import AgentPolicy
     from gateway.clock import Clock
     from gateway.counting import LazyCounter
     from gateway.tools import ToolContext
-    from gateway.vectors import VectorPart
+    from gateway.vectors import Opener, VectorPart
     from memory.chunks import FileChunk
     from memory.policy import MemoryPolicy
     from memory.recall import Recalled
-    from memory.search import SearchMode, SearchResult
+    from memory.records import Viewer
+    from memory.search import SearchMode
+
+log = structlog.get_logger()
 
 READ_LINES = 200
 MAX_LINES = 1000
 MAX_CHARS = 40_000
-
-
-def agent_shelf(agent: str) -> str:
-    return f"agent:{agent_folder(agent)}"
-
-
-def project_shelf(project: str) -> str:
-    return f"project:{agent_folder(project)}"
 
 
 class Workspaces:
@@ -82,34 +85,58 @@ class Workspaces:
 
     async def find(self, agent: str, project: str | None, words: str, limit: int) -> list[tuple[float, Recalled]]:
         shelves = [agent_shelf(agent), *([] if project is None else [project_shelf(project)])]
-        result = await self.search(shelves, words, limit=limit)
-        pieces = [hit.found.item for hit in result.hits]
-        there = await self.files.there(pieces)
-        return [
-            (hit.score, recalled_piece(piece, stale=not there[piece.id]))
-            for hit, piece in zip(result.hits, pieces, strict=True)
-            if piece.id in there
-        ]
+        found, _ = await self.search(shelves, words, limit=limit)
+        return [(one.score, recalled_piece(one.piece, stale=one.stale)) for one in found]
 
-    async def present(self, shown: Sequence[Recalled]) -> set[str]:
-        return set(await self.files.there(await self.files.load([one.id for one in shown])))
+    async def present(self, shown: Sequence[Recalled], project: str | None) -> set[str]:
+        try:
+            pieces = await self.files.load([one.id for one in shown])
+        except SourceFailed:
+            return set()
+        allowed = None if project is None else project_shelf(project)
+        return set(
+            await self.files.there([one for one in pieces if one.shelf.startswith("agent:") or one.shelf == allowed])
+        )
 
     async def search(
         self, shelves: Sequence[str], words: str, *, limit: int, mode: SearchMode = "hybrid"
-    ) -> SearchResult[FileChunk]:
-        """Pieces of these shelves, by words, and by vectors where there are some."""
+    ) -> tuple[list[FoundPiece], str | None]:
+        """Pieces of these shelves, by words, and by vectors where there are some; and why files could not be searched.
+
+        Whoever asks has to know that these shelves may be read (gateway/shelves.py).
+        """
         vectors = self._vectors if self._vectors.configured else None
-        return await self.files.find(shelves, vectors, words, policy=self._policy.search, limit=limit, mode=mode)
+        try:
+            result = await self.files.find(shelves, vectors, words, policy=self._policy.search, limit=limit, mode=mode)
+        except SourceFailed as error:
+            log.warning("files.not_searched", error=str(error))
+            return [], str(error)
+        pieces = [hit.found.item for hit in result.hits]
+        there = await self.files.there(pieces)
+        return [
+            FoundPiece(piece, hit.score, stale=not there[piece.id])
+            for hit, piece in zip(result.hits, pieces, strict=True)
+            if piece.id in there
+        ], None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPiece:
+    """A piece that was found; `stale`: its file has changed since."""
+
+    piece: FileChunk
+    score: float
+    stale: bool
 
 
 class MemoryFileRead:
-    """Reads the notes of the agent it is called from; it cannot leave their folder."""
+    """Reads notes of the agent it is called from and documents of its project; it cannot leave their folders."""
 
     spec = ToolSpec(
         name="MemoryFileRead",
         description=(
-            "Reads lines of this agent's memory files: MEMORY.md and memory/….md, as search results name them. "
-            "Without a path it lists the files."
+            "Reads lines of this agent's memory files and of its project's documents: MEMORY.md, memory/….md and "
+            f"{OF_PROJECT}memory/….md, as search results name them. Without a path it lists the files."
         ),
         parameters={
             "type": "object",
@@ -125,26 +152,55 @@ class MemoryFileRead:
         },
     )
 
-    def __init__(self, workspaces: Workspaces) -> None:
+    def __init__(self, workspaces: Workspaces, part: Opener, agents: Mapping[str, AgentPolicy]) -> None:
         self._workspaces = workspaces
+        self._part = part
+        self._agents = agents
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> str:
-        return await self.run_for(context.key.agent, arguments)
+        viewer = viewer_of_chat(context.key, context.user, self._agents)
+        many_read = context.key.type in shared_chats.TYPES
+        if many_read and str(arguments.get("path") or "").startswith(OF_PROJECT):
+            raise ToolFailed("Others read here, who may not be members of the project; ask in a private chat.")
+        return await self.run_for(context.key.agent, arguments, None if many_read else viewer)
 
-    async def run_for(self, agent: str, arguments: Mapping[str, Any]) -> str:
-        """Lines of this agent's notes. Raises ToolFailed."""
-        shelf = agent_shelf(agent)
+    async def run_for(self, agent: str, arguments: Mapping[str, Any], viewer: Viewer | None) -> str:
+        """Lines of this agent's notes, or of the documents of the viewer's project. Raises ToolFailed."""
         path = arguments.get("path")
         if not path:
-            found = await self._workspaces.files.paths(shelf)
-            return "\n".join(found) or "There are no memory files."
+            return "\n".join(await self._paths(agent, viewer)) or "There are no memory files."
         first = _number(arguments, "first_line", 1)
         count = min(_number(arguments, "lines", READ_LINES), MAX_LINES)
         try:
-            text = await self._workspaces.files.read(shelf, str(path), first, first + count - 1)
+            text = await self._read(agent, viewer, str(path), first, first + count - 1)
         except MemoryProblem as error:
             raise ToolFailed(str(error)) from error
         return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}\n[cut; ask for fewer lines]"
+
+    async def _paths(self, agent: str, viewer: Viewer | None) -> list[str]:
+        files = self._workspaces.files
+        found = await files.paths(agent_shelf(agent))
+        try:
+            project = await self._project(viewer)
+        except MemoryProblem:
+            return found
+        documents = [] if project is None else await files.paths(project_shelf(project))
+        return found + [f"{OF_PROJECT}{path}" for path in documents]
+
+    async def _read(self, agent: str, viewer: Viewer | None, path: str, first: int, last: int) -> str:
+        """Raises MemoryProblem."""
+        if not path.startswith(OF_PROJECT):
+            return await self._workspaces.files.read(agent_shelf(agent), path, first, last)
+        project = await self._project(viewer)
+        if project is None:
+            raise NotThere("project whose documents you may read")
+        text = await self._workspaces.files.read(project_shelf(project), path.removeprefix(OF_PROJECT), first, last)
+        return f"{OF_PROJECT}{text}"
+
+    async def _project(self, viewer: Viewer | None) -> str | None:
+        if viewer is None or viewer.project is None:
+            return None
+        return await shared_project(await self._part.open(), viewer)
 
 
 def _number(arguments: Mapping[str, Any], name: str, otherwise: int) -> int:

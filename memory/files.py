@@ -16,7 +16,7 @@ from memory.errors import InvalidMemory, NotThere
 from memory.indexing import Indexable, IndexChange, SourceFailed
 from memory.recall import Recalled
 from memory.search import Found, SearchResult, search
-from memory.workspace import ROOT_FILE, is_hidden, read, scan, stamp_now
+from memory.workspace import OF_PROJECT, ROOT_FILE, is_hidden, read, scan, stamp_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -350,7 +350,8 @@ class WorkspaceFiles:
         limit: int,
         mode: SearchMode = "hybrid",
     ) -> SearchResult[FileChunk]:
-        """Pieces of the shelves' files. Shelves without any are not looked into: most agents have none."""
+        """Pieces of the shelves' files. Shelves without any are not looked into: most agents have none. Raises
+        SourceFailed."""
         if self._filled is not None:
             shelves = [shelf for shelf in shelves if shelf in self._filled]
         if not shelves:
@@ -358,10 +359,12 @@ class WorkspaceFiles:
         return await search(FileCorpus(self, shelves), vectors, words, policy=policy, limit=limit, mode=mode)
 
     async def proposals(self, shelves: Sequence[str], words: str, limit: int) -> list[TextHit]:
-        return await self._in_thread(lambda: self._database.hits(shelves, words, limit))
+        """Raises SourceFailed."""
+        return await self._asked(lambda: self._database.hits(shelves, words, limit))
 
     async def load(self, ids: Sequence[str]) -> list[FileChunk]:
-        return await self._in_thread(lambda: self._database.load(ids))
+        """Raises SourceFailed."""
+        return await self._asked(lambda: self._database.load(ids))
 
     async def there(self, pieces: Sequence[FileChunk]) -> dict[str, bool]:
         """Whether each piece's file is as it was read (True), or has changed since (False); gone ones are left out."""
@@ -451,4 +454,5 @@ class FileCorpus:
 
 
 def recalled_piece(one: FileChunk, *, stale: bool) -> Recalled:
-    return Recalled(id=one.id, kind="file", text=one.text, where=one.where, stale=stale)
+    where = OF_PROJECT * one.shelf.startswith("project:") + one.where
+    return Recalled(id=one.id, kind="file", text=one.text, where=where, stale=stale)

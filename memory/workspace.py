@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ROOT_FILE = "MEMORY.md"
 FOLDER = "memory"
+OF_PROJECT = "project/"
+"""Stands before the files of a project where those of an agent are beside them."""
 ENDING = ".md"
 MAX_DEPTH = 16
 MAX_PATH = 1000

@@ -25,7 +25,7 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
     url: Url = None,
 ) -> None:
-    """Find what was said, also what was summarised away."""
+    """Find what was said, also what was summarised away, and what stands in files."""
     path = "/v1/search" if key is None else key_path(key, "/search")
     found = Daemon(url).call("GET", path, query={"q": words, "limit": limit, "around": around})
     if as_json:
@@ -35,13 +35,20 @@ def search(
         typer.echo(f"{hit['key']}  {hit['session']}  {hit['at'][:16]}")
         for said in (*hit["before"], hit, *hit["after"]):
             typer.echo(_line(said, marked=said is hit))
-    if not found["hits"]:
+    files = found.get("files", [])
+    for one in files:
+        typer.echo(f"{one['agent'] or one['project']}  {one['path']}:{one['first_line']}-{one['last_line']}")
+        typer.echo(f"> {_short(one['text'])}")
+    if not found["hits"] and not files:
         typer.echo("Nothing was found.", err=True)
     if not found["complete"]:
         typer.echo("The archive is being built again; there may be more in a moment.", err=True)
 
 
 def _line(said: dict[str, Any], *, marked: bool) -> str:
-    text = " ".join(said["text"].split())
-    shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-    return f"{'>' if marked else ' '} {said['seq']:>6} {said['name'] or said['role']}: {shown}"
+    return f"{'>' if marked else ' '} {said['seq']:>6} {said['name'] or said['role']}: {_short(said['text'])}"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

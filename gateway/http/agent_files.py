@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field
 
 from gateway.http.problems import not_found
 from gateway.http.routes import Body, Call, Route, json_answer
-from gateway.workspaces import MAX_LINES, READ_LINES, agent_shelf
+from gateway.shelves import agent_shelf
+from gateway.workspaces import MAX_LINES, READ_LINES
 from sessions.keys import clean_id
 
 if TYPE_CHECKING:

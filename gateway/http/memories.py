@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from gateway.http.auth import may_use_agent
 from gateway.http.memory_views import (
     FoundView,
     HistoryView,
@@ -18,12 +19,14 @@ from gateway.http.memory_views import (
     PurgedView,
     WrittenView,
     audit_view,
+    file_hit,
     memory_fields,
 )
 from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route, json_answer
 from gateway.http.spool import file_answer, read_into, spool
 from gateway.moments import FORM, Moment, moment_at
+from gateway.shelves import readable_shelves
 from gateway.viewers import viewer_of_caller
 from memory.errors import NotThere
 from memory.records import (
@@ -40,6 +43,7 @@ from memory.records import (
     parse_pool,
     user_pool,
 )
+from sessions.keys import clean_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
     from memory.records import Memory, Pool, Viewer, Written
     from memory.removal import Deleted
 
+MAIN = "main"
 Text = Annotated[str, Field(min_length=1, max_length=200_000)]
 Id = Annotated[str, Field(min_length=1, max_length=64)]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
@@ -141,6 +146,16 @@ class SearchIn(Body):
     origins: list[Origin] | None = Field(default=None, max_length=9, description="How they came to be remembered")
     properties: Properties = Field(default_factory=dict[str, str])
     min_importance: Importance = 1
+    agent: Name | None = Field(
+        default=None, description=f"Whose notes are searched as well, with the documents of projects; {MAIN}'s if null"
+    )
+
+    @property
+    def of_files(self) -> bool:
+        """Whether files can be meant: they have words, and nothing else that is asked for."""
+        narrowed = (self.as_of, self.topics, self.kinds, self.origins)
+        plain = all(one is None for one in narrowed) and not self.properties and self.min_importance == 1
+        return plain and bool(self.query.strip())
 
 
 class UndoIn(Body):
@@ -221,7 +236,21 @@ class MemoryRoutes:
         found = await memories.search(viewer, body.query, mode=body.mode, limit=body.limit, filters=filters)
         shown = await self._shown(memories, viewer, [hit.memory for hit in found.hits])
         hits = [{**fields, "score": round(hit.score, 6)} for fields, hit in zip(shown, found.hits, strict=True)]
-        return json_answer({"memories": hits, "total": len(hits), "problem": found.problem})
+        files, problem = await self._files(call, viewer, pool)
+        return json_answer({"memories": hits, "files": files, "total": len(hits), "problem": found.problem or problem})
+
+    async def _files(self, call: Call, viewer: Viewer, pool: Pool | None) -> tuple[list[dict[str, Any]], str | None]:
+        """Pieces of files the caller may read, and why there are none."""
+        body: SearchIn = call.body
+        if body.mode == "fetch" or not body.of_files or (pool is not None and pool.kind == "user"):
+            return [], None
+        agent = agent_for(call, body.agent) if pool is None else None
+        project = None if pool is None else pool.id
+        shelves = await readable_shelves(self._parts.memory, viewer, agent=agent, project=project)
+        found, problem = await self._parts.workspaces.search(
+            list(shelves), body.query, limit=body.limit, mode=body.mode
+        )
+        return [file_hit(one, shelves[one.piece.shelf]) for one in found], problem
 
     async def merge(self, call: Call) -> web.Response:
         body: MergeIn = call.body
@@ -344,6 +373,16 @@ def viewer_for(call: Call, pool: Pool | None = None) -> Viewer:
         detail = "Say for whom you ask: add ?user=<id>, or a pool user:<id>."
         raise Problem(422, "Invalid request", detail, [("user", detail)])
     return viewer
+
+
+def agent_for(call: Call, named: str | None) -> str | None:
+    """The agent whose notes are meant. Raises Problem for one that was named and the token may not speak to."""
+    agent = clean_id("agent", named or MAIN)
+    if may_use_agent(call.caller, agent):
+        return agent
+    if named is None:
+        return None
+    raise Problem(404, "Not found", "There is no such agent for this token. Name another one.")
 
 
 def check_user(caller: Caller, user: str | None) -> None:

@@ -13,6 +13,8 @@ from memory.vitality import due_at, vitality
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gateway.shelves import Owner
+    from gateway.workspaces import FoundPiece
     from memory.policy import RetentionPolicy
     from memory.records import Audit, Memory, Project, Topic
 
@@ -82,12 +84,44 @@ class HitView(MemoryView):
     score: float
 
 
+class FileHitView(BaseModel):
+    """A piece of a file: of an agent's notes, or of a project's documents. `stale`: the file has changed since."""
+
+    agent: str | None
+    project: str | None
+    path: str
+    first_line: int
+    last_line: int
+    heading: str
+    text: str
+    stale: bool
+    score: float
+
+
 class FoundView(BaseModel):
-    """What was found, the best first. `problem`: why vectors were not used."""
+    """What was found, the best first. `total` counts memories; `problem`: why vectors, or files, were not used."""
 
     memories: list[HitView]
+    files: list[FileHitView]
     total: int
     problem: str | None
+
+
+def file_hit(found: FoundPiece, owner: Owner) -> dict[str, Any]:
+    word, name = owner
+    piece = found.piece
+    shown = FileHitView(
+        agent=name if word == "agent" else None,
+        project=name if word == "project" else None,
+        path=piece.path,
+        first_line=piece.first_line,
+        last_line=piece.last_line,
+        heading=piece.heading,
+        text=piece.text,
+        stale=found.stale,
+        score=round(found.score, 6),
+    )
+    return shown.model_dump()
 
 
 class AuditView(BaseModel):

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, Field
 
 from gateway.http.auth import may_see
+from gateway.http.memories import MAIN, Name, agent_for
+from gateway.http.memory_views import FileHitView, file_hit
 from gateway.http.problems import Problem
 from gateway.http.routes import Body, Call, Route, json_answer
 from gateway.http.sessions import visible
 from gateway.search import AROUND_CHARACTERS, TEXT_CHARACTERS, NothingToSearch, excerpt
+from gateway.shelves import readable_shelves
+from gateway.viewers import viewer_of_caller
 from memory.text import cut_query
 from sessions.entries import format_time
 from sessions.found import Scope
@@ -32,6 +36,12 @@ class SearchQuery(Body):
     limit: Annotated[int, Field(ge=1, le=50)] = 10
     around: Annotated[int, Field(ge=0, le=10)] = Field(
         default=2, description="How many messages to show before and after each"
+    )
+
+
+class EverywhereQuery(SearchQuery):
+    agent: Name | None = Field(
+        default=None, description=f"Whose notes are searched as well, with the documents of projects; {MAIN}'s if null"
     )
 
 
@@ -62,16 +72,29 @@ class HitsView(BaseModel):
     complete: bool
 
 
+class EverywhereView(HitsView):
+    """With pieces of the files the caller may read."""
+
+    files: list[FileHitView]
+
+
 def routes(parts: Parts) -> list[Route]:
     async def everywhere(call: Call) -> web.Response:
         caller = call.caller
-        return await _answer(parts, call, scope_of(caller), lambda key, owner: may_see(caller, key, owner))
+        query: EverywhereQuery = call.query
+        agent = agent_for(call, query.agent)
+        said = await _found(parts, call, scope_of(caller), lambda key, owner: may_see(caller, key, owner))
+        shelves = await readable_shelves(parts.memory, viewer_of_caller(caller), agent=agent)
+        pieces, _ = await parts.workspaces.search(list(shelves), query.q, limit=query.limit)
+        return json_answer({**said, "files": [file_hit(one, shelves[one.piece.shelf]) for one in pieces]})
 
     async def in_one(call: Call) -> web.Response:
         key = visible(parts, call).key
         caller = call.caller
-        return await _answer(
-            parts, call, Scope(keys=(key,)), lambda found, owner: found == key and may_see(caller, found, owner)
+        return json_answer(
+            await _found(
+                parts, call, Scope(keys=(key,)), lambda found, owner: found == key and may_see(caller, found, owner)
+            )
         )
 
     return [
@@ -79,10 +102,10 @@ def routes(parts: Parts) -> list[Route]:
             method="GET",
             path="/v1/search",
             endpoint=everywhere,
-            summary="Find what was said, in all chats the caller may see",
+            summary="Find what was said in all chats, and what stands in all files, that the caller may see",
             tag="search",
-            query=SearchQuery,
-            answers={200: HitsView},
+            query=EverywhereQuery,
+            answers={200: EverywhereView},
         ),
         Route(
             method="GET",
@@ -107,9 +130,9 @@ def scope_of(caller: Caller) -> Scope | None:
     return None
 
 
-async def _answer(
+async def _found(
     parts: Parts, call: Call, scope: Scope | None, visible_to: Callable[[str, str | None], bool]
-) -> web.Response:
+) -> dict[str, Any]:
     query: SearchQuery = call.query
 
     def allowed(record: SessionRecord, _said: Said) -> bool:
@@ -120,7 +143,7 @@ async def _answer(
     except NothingToSearch as error:
         raise Problem(422, "Invalid request", str(error), [("q", str(error))]) from error
     terms = cut_query(query.q)
-    return json_answer({"hits": [_hit(hit, terms) for hit in found.hits], "complete": found.complete})
+    return {"hits": [_hit(hit, terms) for hit in found.hits], "complete": found.complete}
 
 
 def _hit(hit: Hit, terms: Sequence[str]) -> dict[str, Any]:

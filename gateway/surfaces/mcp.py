@@ -36,8 +36,12 @@ class McpQuery(Body):
     """For whom a client calls."""
 
     user: Name | None = Field(default=None, description="For frontends and administrators: the person spoken for")
-    project: Name | None = Field(default=None, description="Where memories go that are shared; of its members only")
-    agent: Name = Field(default=DEFAULT_AGENT, description="Whose notes MemoryFileRead reads")
+    project: Name | None = Field(
+        default=None,
+        description="Where memories go that are shared, and whose documents are found; of its members only. The "
+        "agent's when left out",
+    )
+    agent: Name = Field(default=DEFAULT_AGENT, description="Whose notes are found, and read by MemoryFileRead")
 
 
 class JsonRpcView(BaseModel):
@@ -50,7 +54,7 @@ class JsonRpcView(BaseModel):
 
 
 def routes(parts: Parts) -> list[Route]:
-    notes = MemoryFileRead(parts.workspaces)
+    notes = MemoryFileRead(parts.workspaces, parts.memory, parts.config.agents)
     tools = PersonTools(
         memory_tools(parts.memory, parts.config.agents, parts.reset_zone, parts.workspaces),
         parts.search,
@@ -93,7 +97,9 @@ def asker_of(parts: Parts, call: Call) -> Asker:
     if unknown is not None or not may_use_agent(call.caller, query.agent):
         detail = unknown if call.caller.role == "admin" and unknown is not None else NO_AGENT
         raise Problem(404, "Not found", detail)
-    viewer = viewer_of_tools(call.caller, query.user, query.project)
+    agent = parts.config.agents.get(query.agent)
+    project = query.project or (None if agent is None else agent.project)
+    viewer = viewer_of_tools(call.caller, query.user, project)
     return Asker(caller=call.caller, user=query.user, viewer=viewer, agent=query.agent)
 
 
