@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
-from gateway.opening import Opening
+from gateway.opening import Opening, told_by
 from sessions.usage import Usage
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class UsageLedger:
 
     async def _pause(self, error: Exception) -> None:
         self.problem = f"state.db cannot be written ({type(error).__name__}); {len(self._pending)} usage rows wait."
-        log.warning("ledger.not_written", error=str(error), waiting=len(self._pending))
+        log.warning("ledger.not_written", error=told_by(error), waiting=len(self._pending))
         self._wake.set()
         await self._clock.sleep(RETRY_S)
 
@@ -150,7 +150,7 @@ class UsageLedger:
         except Exception as error:
             if not isinstance(error, OSError) and not _is_database_error(error):
                 raise
-            log.warning("ledger.not_written", error=str(error), waiting=len(self._pending))
+            log.warning("ledger.not_written", error=told_by(error), waiting=len(self._pending))
         if self._engine is not None:
             await self._engine.dispose()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from gateway.opening import Opening
+from gateway.opening import Opening, told_by
 from gateway.scheduler import NotNow
 from memory.errors import MemoryUnavailable
 
@@ -64,7 +64,7 @@ class MemoryPart:
                 await self._connect()
                 await self.tidy()
             except Exception as error:
-                log.warning("memory.not_available", error=_told(error), kind=type(error).__name__)
+                log.warning("memory.not_available", error=told_by(error), kind=type(error).__name__)
                 self._note(error)
                 await self._clock.sleep(RETRY_S)
             else:
@@ -78,11 +78,11 @@ class MemoryPart:
             await self._upkeep(self._memories)
         except Exception as error:
             self._note(error)
-            raise NotNow(_told(error)) from error
+            raise NotNow(told_by(error)) from error
         self.problem = None
 
     def _note(self, error: Exception) -> None:
-        self.problem = f"Memory cannot be used now ({_told(error)}). Replies go on without it."
+        self.problem = f"Memory cannot be used now ({told_by(error)}). Replies go on without it."
 
     async def stop(self) -> None:
         opened = await self._opening.settled()
@@ -109,11 +109,6 @@ class MemoryPart:
         await memories.store.scrub()
         if self._policy.trash.days is not None:
             await memories.store.purge_old(self._clock.now() - timedelta(days=self._policy.trash.days))
-
-
-def _told(error: Exception) -> str:
-    """The words of the driver; statements and their values stay out of logs."""
-    return str(getattr(error, "orig", None) or error)
 
 
 def _import_opening() -> Any:

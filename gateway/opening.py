@@ -42,3 +42,8 @@ class Opening(Generic[T]):
             return None
         await asyncio.wait({task})
         return None if task.cancelled() or task.exception() is not None else task.result()
+
+
+def told_by(error: Exception) -> str:
+    """The words of the driver alone: SQLAlchemy adds statements with their values, which are people's."""
+    return str(getattr(error, "orig", None) or error)

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from gateway.jobs.policy import REVEAL
 from gateway.jobs.reading import job_aside, reason_of
 from gateway.jobs.values import OPEN, Delivery, DeliveryStatus, Job, Run, RunKind
-from gateway.opening import Opening
+from gateway.opening import Opening, told_by
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
@@ -96,7 +96,7 @@ class JobStore:
 
         if not isinstance(error, DBAPIError | OSError):
             return error
-        self.problem = f"state.db cannot be used now ({error}). Free some space, then try again."
+        self.problem = f"state.db cannot be used now ({told_by(error)}). Free some space, then try again."
         return JobsClosed(self.problem)
 
     @asynccontextmanager

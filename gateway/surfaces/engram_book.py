@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from gateway.opening import told_by
 from gateway.surfaces.engram_runs import run_from_row, run_to_row, work_from_json
 from gateway.surfaces.engram_scope import ScopedTopic
 from memory.errors import MemoryUnavailable
@@ -155,5 +156,5 @@ class EngramBook:
             async with self._engine.begin() as connection:
                 yield connection
         except (DBAPIError, OSError) as error:
-            why = getattr(error, "orig", None) or error
+            why = told_by(error)
             raise MemoryUnavailable(f"state.db cannot be used now ({why}). Try again soon.") from error

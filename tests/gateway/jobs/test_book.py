@@ -14,7 +14,7 @@ from gateway.clock import ManualClock
 from gateway.jobs.book import JobBook, SetAside
 from gateway.jobs.policy import JobPolicy, JobsPolicy
 from gateway.jobs.runs import Runs
-from gateway.jobs.store import JobStore
+from gateway.jobs.store import JobsClosed, JobStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -149,3 +149,13 @@ async def test_what_was_set_while_the_clock_was_years_ahead_runs_when_it_is_put_
         assert due <= MORNING + timedelta(days=1)
         (kept,) = await store.jobs()
         assert kept.next_at == due
+
+
+async def test_a_database_that_fails_is_told_in_its_own_words_and_not_with_what_was_written(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (book, store):
+        async with store._connected(write=True) as connection:  # pyright: ignore[reportPrivateUsage]
+            await connection.execute(text("ALTER TABLE jobs RENAME TO gone"))
+        with pytest.raises(JobsClosed) as refused:
+            await book.add(policy(schedule="0 9 * * *", message="the doctor called"))
+        assert str(refused.value) == store.problem
+        assert str(refused.value).startswith("state.db cannot be used now (no such table: jobs). ")
