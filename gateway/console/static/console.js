@@ -10,7 +10,10 @@ export async function call(method, path, body) {
   const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   const content = await answer.json().catch(() => ({}));
   if (answer.status === 401) location.assign("/console/login");
-  if (!answer.ok) throw new Error(content.detail || content.title || `${answer.status} ${answer.statusText}`);
+  if (!answer.ok) {
+    const said = content.detail || content.title || `${answer.status} ${answer.statusText}`;
+    throw Object.assign(new Error(said), { status: answer.status });
+  }
   return content;
 }
 

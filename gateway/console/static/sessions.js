@@ -1,6 +1,6 @@
 // The table of sessions: choosing rows, and what is done with them.
 
-import { call, filled, last, toast } from "./console.js";
+import { call, filled, last, toast, toastLater } from "./console.js";
 
 const TAKEN_BACK_MS = 10_000;
 
@@ -48,35 +48,52 @@ if (form) {
     });
   });
 
-  form.elements.delete.addEventListener("click", async () => {
-    const keys = chosen();
-    if (!confirm(filled(form.dataset.sure, { count: keys.length }))) return;
-    deleteLater(keys, boxes.filter((box) => box.checked));
+  form.elements.delete.addEventListener("click", () => {
+    const marked = boxes.filter((box) => box.checked);
+    if (confirm(filled(form.dataset.sure, { count: marked.length }))) deleteLater(marked);
   });
 
-  /** What is deleted is gone for good, so it is deleted when nobody can take it back any more: after a while, or when the
-   * page is left. */
-  function deleteLater(keys, marked) {
-    const show = (hidden) => marked.forEach((box) => ([box.closest("tr").hidden, box.checked] = [hidden, false]));
-    const settle = () => {
-      clearTimeout(timer);
-      removeEventListener("pagehide", leave);
-    };
-    const leave = () => keys.forEach((key) => last("DELETE", at(key)));
-    const timer = setTimeout(async () => {
-      settle();
-      await each(keys, (key) => call("DELETE", at(key))).catch(() => show(false));
-      location.reload();
-    }, TAKEN_BACK_MS);
-    addEventListener("pagehide", leave);
-    show(true);
+  // What is deleted is gone for good, so it is deleted when nobody can take it back any more: after a while, or when the
+  // page is left. What is deleted meanwhile is taken back, or goes, together with it.
+
+  let doomed = [];
+  let timer = 0;
+
+  function taken() {
+    clearTimeout(timer);
+    const gone = doomed;
+    doomed = [];
+    return gone;
+  }
+
+  const show = (marked, hidden) => marked.forEach((box) => ([box.closest("tr").hidden, box.checked] = [hidden, false]));
+
+  function deleteLater(marked) {
+    doomed = [...taken(), ...marked];
+    timer = setTimeout(() => deleteNow().then(() => location.reload()), TAKEN_BACK_MS);
+    show(doomed, true);
     refresh();
-    toast(filled(form.dataset.deleted, { count: keys.length }), {
+    toast(filled(form.dataset.deleted, { count: doomed.length }), {
       label: form.dataset.undo,
-      act: async () => {
-        settle();
-        show(false);
-      },
+      act: async () => show(taken(), false),
     });
   }
+
+  /** What cannot be deleted is told on the page that comes next; what somebody else has deleted is gone as well. */
+  async function deleteNow() {
+    for (const { value } of taken()) {
+      await call("DELETE", at(value)).catch((error) => error.status === 404 || toastLater(error.message));
+    }
+  }
+
+  addEventListener("pagehide", () => taken().forEach(({ value }) => last("DELETE", at(value))));
+
+  // when this page is left by signing out, nobody is there any more who may delete
+  const signOut = document.querySelector("form[action='/console/logout']");
+  signOut?.addEventListener("submit", async (event) => {
+    if (!doomed.length) return;
+    event.preventDefault();
+    await deleteNow();
+    signOut.submit();
+  });
 }
