@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import re
 import shutil
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from memory.chroma_files import clear_files, fill_new_memory, load_numbers, save_numbers
 from memory.index import IndexBroken, IndexNotOpen, Near, by_collection, parse_point
@@ -106,7 +107,10 @@ class ChromaStore:
         parts = urlsplit(url)
         ssl = parts.scheme == "https"
         port = parts.port or (443 if ssl else 8000)
-        return chromadb.HttpClient(host=parts.hostname or "", port=port, ssl=ssl, settings=_settings())
+        user, signed_in, _ = parts.netloc.rpartition("@")
+        signed = base64.b64encode(unquote(user).encode()).decode()
+        headers = {"Authorization": f"Basic {signed}"} if signed_in else {}
+        return chromadb.HttpClient(host=parts.hostname or "", port=port, ssl=ssl, headers=headers, settings=_settings())
 
     def _try_all(self) -> None:
         """Reads from every collection once, so that what is damaged shows now."""

@@ -23,6 +23,8 @@ def _check_address(url: str | None) -> str | None:
         usable = False
     if not usable:
         raise ValueError("this is no address of an API, such as http://127.0.0.1:11434/v1")
+    if "?" in (url or "") or "#" in (url or ""):
+        raise ValueError("an address of an API ends with its path: what follows ? or # would not reach it")
     return url
 
 

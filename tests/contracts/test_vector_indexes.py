@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -487,6 +488,25 @@ async def test_a_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(IndexBroken):
         await index.open(ONE)
     await index.close()
+
+
+async def test_a_server_is_told_the_user_and_password_of_its_address(tmp_path: Path) -> None:
+    told = asyncio.get_running_loop().create_future()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        if not told.done():
+            told.set_result(head)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    index = ChromaIndex(tmp_path / "index", f"http://ana:p%40ss@127.0.0.1:{port}")
+    with pytest.raises(IndexBroken):
+        await index.open(ONE)
+    assert f"authorization: basic {b64encode(b'ana:p@ss').decode()}".lower() in told.result().lower()
+    await index.close()
+    server.close()
 
 
 def test_pools_spread_over_all_collections() -> None:

@@ -32,7 +32,7 @@ def settings(port: int) -> dict[str, Any]:
     """Every address that can be configured, each with a secret in it; nobody listens there."""
     at = f"127.0.0.1:{port}"
     target = {"url": f"http://{at}/services/T00/{WORD}XXXXXXXXXXXXXXXX9/in?token={WORD}&{WORD}"}
-    model = {"provider": "openai", "model": "m", "base_url": f"http://ana:{WORD}@{at}/v1?key={WORD}", "api_key": WORD}
+    model = {"provider": "openai", "model": "m", "base_url": f"http://ana:{WORD}@{at}/v1", "api_key": WORD}
     job = {"name": "morning", "schedule": "0 7 * * *", "message": "Good morning", "deliver": target, "model": "offline"}
     return {
         "models": {"chat": model, "vectors": model},

@@ -68,6 +68,12 @@ def test_an_address_that_is_none_is_refused_at_the_edge(url: str) -> None:
         ModelPolicy(provider="openai", model="m", base_url=url)
 
 
+@pytest.mark.parametrize("url", ["https://host/v1?version=2", "https://host/v1#a"])
+def test_an_address_with_more_than_a_path_is_refused_since_that_would_not_reach_it(url: str) -> None:
+    with pytest.raises(ValidationError, match="ends with its path"):
+        ModelPolicy(provider="openai", model="m", base_url=url)
+
+
 def test_a_model_without_a_name_is_refused() -> None:
     with pytest.raises(ValidationError, match="model is missing"):
         ModelPolicy(provider="anthropic")
