@@ -31,8 +31,10 @@ SCRUB_WAIT_S = 0.2
 class Records:
     """The engine given from outside, as memory uses it."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, *, wait_s: float = BUSY_S) -> None:
+        """`wait_s`: how long a write waits for others, as an import, which takes a minute."""
         self._engine = engine
+        self._wait_s = wait_s
         self._writer = asyncio.Lock()
         self.sqlite = engine.dialect.name == "sqlite"
         self._plain = _plain_engine(engine) if self.sqlite else None
@@ -68,11 +70,14 @@ class Records:
             raise _unavailable(error) from error
 
     @asynccontextmanager
-    async def writing(self) -> AsyncGenerator[AsyncConnection, None]:
+    async def writing(self, *, patient: bool = False) -> AsyncGenerator[AsyncConnection, None]:
         """One transaction that may read first: it holds SQLite's write lock from its beginning, so it cannot come
-        to nothing half way. Raises MemoryUnavailable."""
+        to nothing half way. `patient`: nobody waits for it, so it waits as long as others write.
+
+        Raises MemoryUnavailable.
+        """
         try:
-            async with self._writer, self._engine.begin() as connection:
+            async with self._turn(patient=patient), self._engine.begin() as connection:
                 if self.sqlite:
                     await connection.exec_driver_sql("BEGIN IMMEDIATE")
                 yield connection
@@ -86,7 +91,7 @@ class Records:
         if not self.sqlite:
             return True
         try:
-            async with self._writer, self._engine.connect() as plain:
+            async with self._turn(), self._engine.connect() as plain:
                 connection = await plain.execution_options(isolation_level="AUTOCOMMIT")
                 await connection.exec_driver_sql("PRAGMA temp_store=MEMORY")
                 await connection.exec_driver_sql("VACUUM")
@@ -98,6 +103,21 @@ class Records:
         except (DBAPIError, OSError) as error:
             raise _unavailable(error) from error
         return False
+
+    @asynccontextmanager
+    async def _turn(self, *, patient: bool = False) -> AsyncGenerator[None, None]:
+        """Writes come one after the other."""
+        try:
+            async with asyncio.timeout(None if patient else self._wait_s):
+                await self._writer.acquire()
+        except TimeoutError as error:
+            raise MemoryUnavailable(
+                "Memory is being written to by something long, as an import is. Try again in a moment."
+            ) from error
+        try:
+            yield
+        finally:
+            self._writer.release()
 
 
 def _unavailable(error: Exception) -> MemoryUnavailable:

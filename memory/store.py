@@ -329,7 +329,7 @@ class MemoryStore:
             return False
         at: int | None = 0
         while at is not None:
-            async with self._records.writing() as connection:
+            async with self._records.writing(patient=True) as connection:
                 at = await self._fulltext.put_again(connection, at, CUT_AT_ONCE)
                 if at is None:
                     await set_state(connection, WORDS, version)
@@ -345,7 +345,7 @@ class MemoryStore:
             .where(memories.c.id.in_(list(ids)[:CHUNK]), seen(viewer, NO_FILTERS), memories.c.state == "active", stale)
             .values(last_recalled_at=millis(now), recall_count=memories.c.recall_count + 1)
         )
-        async with self._records.writing() as connection:
+        async with self._records.writing(patient=True) as connection:
             await connection.execute(statement)
 
     @asynccontextmanager

@@ -274,3 +274,21 @@ async def test_files_of_every_version_are_taken_in(memories: Memories, version: 
     assert (taken.added, taken.topics) == (2, 1)
     (work,) = [topic for topic in await memories.topics.topics(ANA) if topic.name == "work"]
     assert work.project == (None if version == 1 else "shop")
+
+
+async def test_a_write_beside_an_import_is_told_to_come_back_and_what_nobody_waits_for_waits(
+    memories: Memories,
+) -> None:
+    note = (await memories.add(ANA, Draft(text="Ana has a cat"))).memory
+    records = memories.store._records
+    records._wait_s = 0.01
+    async with records.writing():
+        noting = asyncio.create_task(memories.store.note_recalled(ANA, [note.id]))
+        with pytest.raises(MemoryUnavailable, match="as an import is"):
+            await memories.add(BOB, Draft(text="Bob has a dog"))
+        with pytest.raises(MemoryUnavailable, match="as an import is"):
+            await records.scrub()
+    await noting
+    assert (await memories.store.load(ANA, note.id)).recall_count == 1
+    records._wait_s = 10
+    assert (await memories.add(BOB, Draft(text="Bob has a dog"))).outcome == "added"
