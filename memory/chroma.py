@@ -103,7 +103,7 @@ class ChromaIndex:
 
     async def close(self) -> None:
         stopping = asyncio.get_running_loop().run_in_executor(self._thread, self._process.stop)
-        if not (await asyncio.wait([stopping], timeout=STOP_S))[0]:  # it waits for an answer nobody else waits for
+        while not (await asyncio.wait([stopping], timeout=STOP_S))[0]:  # it waits for answers nobody else waits for
             self._process.kill()
         await stopping
         self._thread.shutdown(wait=False)

@@ -52,6 +52,7 @@ class ChromaProcess:
         self._connection.send(self._told)
         if not self._connection.poll(START_S):
             _breeder.kill()
+            raise EOFError  # what was forked already may stand still for ever; it ends when it wakes
         started = self._connection.recv()
         if isinstance(started, IndexAway):
             self._forget()

@@ -6,9 +6,11 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from base64 import b64encode
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -393,6 +395,30 @@ async def test_chroma_that_never_becomes_ready_is_begun_anew(tmp_path: Path, mon
     assert await index.count() == 0
     await index.close()
     hangs.kill()
+
+
+class Silent(Breeder):
+    """What it forks stands still before it says a word, and outlives it."""
+
+    def connect(self) -> Connection:
+        ours, self.theirs = socket.socketpair()
+        return Connection(ours.detach())
+
+
+async def test_a_process_of_chroma_that_never_says_a_word_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = Silent()
+    monkeypatch.setattr("memory.chroma_process._breeder", silent)
+    monkeypatch.setattr("memory.chroma_process.START_S", 0.01)
+    index = ChromaIndex(tmp_path / "index")
+    async with asyncio.timeout(PATIENCE_S):
+        with pytest.raises(IndexAway, match="could not be started"):
+            await index.open(ONE)
+        await index.close()
+    silent.theirs.settimeout(PATIENCE_S)
+    while silent.theirs.recv(1000):  # it ends when it wakes
+        pass
 
 
 async def test_a_chroma_that_cannot_be_loaded_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
