@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.jobs.policy import EXAMPLE_SECRET
 from gateway.jobs.runs import run_facts
 from gateway.jobs.signatures import sender_ids, sign_github, sign_standard, verify
-from gateway.jobs.store import HookCall
+from gateway.jobs.store import HookCall, in_turn
 from gateway.jobs.values import Run
 from sessions.keys import MalformedKey, parse_key
 
@@ -87,7 +87,7 @@ class HookDesk:
         Raises BadTemplate, KeyRefused and JobsClosed: then nothing was kept.
         """
         ids = sender_ids(headers)
-        async with self._gates[hook.policy.name]:
+        async with in_turn(self._gates[hook.policy.name], self._store.wait_s):
             known = await self._store.known_call(hook.policy.name, ids)
             if known is not None:
                 return known

@@ -31,6 +31,8 @@ log = structlog.get_logger()
 
 T = TypeVar("T", Job, Run, Delivery)
 BATCH = 50
+WAIT_S = 10.0
+"""How long a write waits for those before it; as long as SQLite waits for other parts of the daemon."""
 NOTED = ""  # names no key; with it the table says that nothing else is followed
 
 
@@ -56,11 +58,29 @@ class JobsClosed(Exception):
     """`state.db` cannot be used now; the message says what to do."""
 
 
+@asynccontextmanager
+async def in_turn(lock: asyncio.Lock, wait_s: float) -> AsyncGenerator[None]:
+    """Writes come one after the other. Without a limit each would wait as long for a locked file as all before it.
+
+    Raises JobsClosed.
+    """
+    try:
+        async with asyncio.timeout(wait_s):
+            await lock.acquire()
+    except TimeoutError as error:
+        raise JobsClosed("state.db is being written to by others for long now. Try again in a moment.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 class JobStore:
     """Opened behind the start of the daemon; whoever comes earlier waits. Raises JobsClosed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, wait_s: float = WAIT_S) -> None:
         self._path = path
+        self.wait_s = wait_s
         self._engine: AsyncEngine | None = None
         self._opening = Opening("jobs opening", self._connect)
         self._opened = asyncio.Event()
@@ -107,7 +127,7 @@ class JobStore:
         assert self._engine is not None  # noqa: S101
         try:
             if write:
-                async with self._writing, self._engine.begin() as connection:
+                async with in_turn(self._writing, self.wait_s), self._engine.begin() as connection:
                     yield connection
             else:
                 async with self._engine.connect() as connection:

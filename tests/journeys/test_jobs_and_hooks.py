@@ -98,6 +98,20 @@ async def run_of(client: Client, run: str) -> dict[str, Any]:
     return await client.get(f"/hooks/runs/{run}")
 
 
+async def test_calls_while_the_database_is_locked_for_long_are_all_told_to_come_back_in_time(tmp_path: Path) -> None:
+    async with running(tmp_path / "data", config(hooks=[BUILD])) as client:
+        store = client.daemon.parts.jobs.store
+        assert (await call(client, {"id": 0}, message_id="first"))[0] == 202
+        store.wait_s = 0.05
+        async with store._writing:  # as the one who waits for SQLite
+            told = await asyncio.gather(*(call(client, {"id": n}, message_id=f"msg_{n}") for n in range(20)))
+        store.wait_s = PATIENCE_S
+        assert {(status, body["title"]) for status, body in told} == {(503, "Not available")}
+        taken = await asyncio.gather(*(call(client, {"id": n}, message_id=f"msg_{n}") for n in range(20)))
+        assert {status for status, _ in taken} == {202}
+        assert len({body["run"] for _, body in taken}) == 20
+
+
 async def test_a_call_is_run_once_and_its_repeat_gets_the_same_answer(tmp_path: Path) -> None:
     async with running(tmp_path / "data", config(hooks=[BUILD])) as client:
         status, first = await call(client, {"id": 42})
