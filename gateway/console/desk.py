@@ -45,6 +45,7 @@ class Desk:
             template,
             caller=call.caller,
             csrf=csrf_of(cookie) if cookie else "",
+            own_chat=own_chat(call.caller),
             now=self.parts.clock.now(),
             signed_in=not self.tokens.open,
             url=str(call.request.url.origin()),
@@ -91,6 +92,12 @@ class Desk:
             return await self.parts.ledger.causes(usage_of_caller(caller, since, None))
         except LedgerClosed:
             return {}
+
+
+def own_chat(caller: Caller) -> str:
+    """The key of a chat that a caller may begin: those of a person are direct ones, under their own id."""
+    agent = caller.agents[0] if caller.agents else "main"
+    return f"agent:{agent}:console:direct:{caller.user or 'me'}"
 
 
 def allowed(caller: Caller) -> Callable[[str, str | None], bool] | None:

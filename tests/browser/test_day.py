@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.watched import sign_in
+from tests.browser.watched import Watch, sign_in, visitor
+from tests.journeys.daemon import config, running
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Page, Route
+    from pathlib import Path
 
-    from tests.browser.watched import Watch
+    from playwright.async_api import Browser, BrowserContext, Page, Route
+
     from tests.journeys.daemon import Client
 
 pytestmark = pytest.mark.browser
@@ -110,3 +112,18 @@ async def test_what_is_typed_while_a_message_is_on_its_way_is_the_next_one(page:
     await page.keyboard.press("Enter")
     await expect(page.locator("#items .message.theirs")).to_contain_text("echo: First.")
     await expect(box).to_have_value("And then")
+
+
+async def test_a_person_is_answered_in_the_first_chat_that_is_offered(browser: Browser, tmp_path: Path) -> None:
+    tokens = [{"name": "ana", "token": "token-of-ana", "role": "user", "user": "ana", "agents": ["cook"]}]
+    settings = config(auth={"tokens": tokens}, agents={"cook": {}})
+    async with running(tmp_path / "data", settings) as client:
+        watch = Watch(client.url)
+        context = await visitor(browser, watch)
+        page = await context.new_page()
+        await sign_in(page, "token-of-ana")
+        await page.get_by_role("button", name="Open").click()
+        await say(page, "Hello")
+        await expect(page.locator("#items .message.theirs")).to_contain_text("Hello")
+        await context.close()
+    assert watch.complaints == []
