@@ -337,7 +337,8 @@ async def _within(event: asyncio.Event, wait_s: float) -> bool:
     if event.is_set():
         return True
     try:
-        await asyncio.wait_for(event.wait(), wait_s)
+        async with asyncio.timeout(wait_s):
+            await event.wait()
     except TimeoutError:
         return False
     return True

@@ -57,6 +57,13 @@ def test_no_path_of_a_machine_and_no_registry_is_in_the_tree() -> None:
     assert found == []
 
 
+def test_nothing_waits_in_a_way_that_may_swallow_being_cancelled() -> None:
+    """Python 3.11's wait_for returns as if nothing had been when what it waits for ends at the same moment."""
+    packages = {"gateway", "sessions", "compaction", "memory"}
+    code = [path for path in tracked() if path.parts[0] in packages and path.suffix == ".py"]
+    assert [str(path) for path in code if "asyncio.wait_for" in (ROOT / path).read_text()] == []
+
+
 def test_the_example_configuration_is_generated_and_loads() -> None:
     path = ROOT / "config.example.yaml"
     assert path.read_text("utf-8") == render_example()

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.clock import SystemClock
 from memory.text import cut, cut_query
-from sessions.archive import DATABASE, Archive
+from sessions.archive import DATABASE, Archive, _within
 from sessions.entries import (
     AssistantEntry,
     CarriedEntry,
@@ -411,3 +411,22 @@ async def test_a_session_that_becomes_another_persons_is_found_by_that_person_on
         await one.caught_up()
         assert await one.texts("hive", Scope(owners=("ana",))) == set()
         assert len(await one.texts("hive", Scope(owners=("bob",)))) == 4
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_who_is_cancelled_at_the_moment_the_wait_is_over_ends(steps: int) -> None:
+    event, after = asyncio.Event(), asyncio.Event()
+
+    async def waits() -> None:
+        await _within(event, PATIENCE_S)
+        await after.wait()
+
+    waiting = asyncio.create_task(waits())
+    await asyncio.sleep(0.01)
+    event.set()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    waiting.cancel()
+    ended, _ = await asyncio.wait([waiting], timeout=1)
+    after.set()
+    assert ended
