@@ -70,7 +70,7 @@ async def test_both_windows_go_on_after_a_restart(browser: Browser, tmp_path: Pa
             await expect(other.locator("#running .text")).to_contain_text("echo: Second")
         await text.fill("Unsent")
         await one.keyboard.press("Enter")
-        await expect(one.get_by_role("alert")).to_contain_text("Not sent")
+        await expect(one.get_by_role("alert")).to_contain_text("Not sent: sessiond cannot be reached. The")
         await other.close()
         async with running(tmp_path / "data", settings):
             await expect(one.locator("#link")).to_be_empty(timeout=20_000)

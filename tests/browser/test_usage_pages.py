@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 KEY = "agent:main:console:direct:me"
+LINES = """(cell) => {
+  const all = document.createRange();
+  all.selectNodeContents(cell);
+  return all.getClientRects().length;
+}"""
 
 
 @pytest.fixture
@@ -56,6 +61,16 @@ async def test_usage_is_read_by_day_model_and_chat_and_taken_home_as_csv(page: P
     await expect(page.get_by_role("link", name="7 Days")).to_have_attribute("aria-current", "true")
     await page.get_by_role("region", name="By chat").get_by_role("link", name=KEY).click()
     await expect(page.get_by_text("echo: Message 2")).to_be_visible()
+
+
+async def test_on_a_phone_the_first_cell_of_a_figure_is_read_in_one_line(page: Page, client: Client) -> None:
+    await client.say("Hello", key=KEY)
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await page.goto("/console/usage")
+    for name in ("By day", "By task"):
+        first = page.get_by_role("region", name=name).get_by_role("rowheader")
+        lines = await first.evaluate(LINES)
+        assert lines == 1, name
 
 
 async def test_the_overview_says_what_is_said_today_and_leads_there(page: Page, client: Client) -> None:

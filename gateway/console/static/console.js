@@ -7,7 +7,9 @@ export async function call(method, path, body) {
   const headers = { Accept: "application/json" };
   if (csrf) headers["X-Sessiond-CSRF"] = csrf;
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) }).catch(() => {
+    throw new Error(document.body.dataset.unreachable);
+  });
   const content = await answer.json().catch(() => ({}));
   if (answer.status === 401) location.assign("/console/login");
   if (!answer.ok) {
