@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from memory.dates import resolve_dates
 from memory.records import DELIBERATE, text_hash
 from memory.redact import redact
-from memory.text import STOP_WORDS, stem
+from memory.text import STOP_WORDS, fold, stem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ NAMED = 0.5
 NEGATIONS = frozenset("not no never none nor nothing without cannot neni nic nikdy nicht kein keine nie".split())
 _MODAL = "may might must shall also now still yet".split()
 _NEGATED = frozenset(stem(word) for word in NEGATIONS)
-_EMPTY = frozenset(stem(word) for word in (*STOP_WORDS, *_MODAL)) - _NEGATED
+_EMPTY = frozenset((*STOP_WORDS, *_MODAL)) - NEGATIONS
 _USUAL = "like love prefer want need use go get make say know think user person people name rad rada ma chce uzivatel"
 USUAL = frozenset(stem(word) for word in _USUAL.split())
 """Words that stand in facts about anything, so that having them in common says nothing."""
@@ -228,7 +228,8 @@ def _deleted(text: str, given: Learnable) -> bool:
 def _words(text: str, given: Learnable) -> set[str]:
     """The words that tell something."""
     every = set(given.terms(text))
-    return every - _EMPTY or every
+    empty = {stem(word) for word in re.findall(r"\w+", fold(text)) if word in _EMPTY}  # "can", and not "canoes"
+    return every - empty or every
 
 
 def _share(fresh: set[str], named: Sequence[Memory]) -> float:

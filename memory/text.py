@@ -49,7 +49,7 @@ _ENDINGS = (
     "ovych ovym ovou ovi ove ova ovy ov ami emi imi ymi ach ech ich ych eho emu iho imu ou em om um im am ym ej"
 ).split()
 _VERB_ENDINGS = "il ila ili ilo it al ala ali alo at el ela eli elo et".split()
-_LEAST_STEM = {**dict.fromkeys(_ENDINGS, 3), **dict.fromkeys(_VERB_ENDINGS, 4)}
+_LEAST_STEM = {**dict.fromkeys(_ENDINGS, 3), **dict.fromkeys(_VERB_ENDINGS, 4), "oes": 4}
 _ALTERNATES = {"z": "h", "c": "k"}  # Praha, Praze; ruka, ruce
 _VOWELS = "aeiouy"
 

@@ -113,6 +113,13 @@ def test_words_of_every_sentence_prove_nothing() -> None:
     assert judge([Proposal(op="add", text="Ana likes what she does and knows rowing boats")], given(said)).steps == []
 
 
+def test_a_word_whose_stem_is_a_word_of_every_sentence_tells_something() -> None:
+    area = known("Ana: I collect areas with pleasure")  # as "are"
+    shells = Proposal(op="add", text="Ana: I collect shells with pleasure")
+    (step,) = judge([shells], given(heard("I collect shells with pleasure"), area)).steps
+    assert (step.op, step.ids) == ("add", ())
+
+
 def test_the_opposite_of_a_known_fact_is_no_repetition() -> None:
     eats = Proposal(op="add", text="Ana eats meat")
     judged = judge([eats], given(heard("I eat meat again"), known("Ana does not eat meat")))
