@@ -86,6 +86,11 @@ async def test_two_memories_become_one_and_two_again(page: Page, client: Client)
     assert len((await client.get("/v1/memories"))["memories"]) == 2
 
 
+async def test_a_map_of_nothing_says_where_to_begin(page: Page) -> None:
+    await page.goto("/console/memory/map")
+    await expect(page.get_by_text("Nothing is remembered here yet")).to_contain_text("Add a fact under List")
+
+
 async def test_the_map_is_dragged_and_a_spot_opened(page: Page, client: Client) -> None:
     await remember(client, *(f"Fact {number} about bread, mills and {'abcdefgh'[number] * 4}." for number in range(8)))
     spots = page.locator("#map a")
