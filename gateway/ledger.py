@@ -230,7 +230,9 @@ class UsageLedger:
         except Exception as error:
             if not _is_database_error(error):
                 raise
-            raise LedgerClosed(f"state.db cannot be used now ({error}). Free some space, then try again.") from error
+            raise LedgerClosed(
+                f"state.db cannot be used now ({told_by(error)}). Try again; free space if it is full."
+            ) from error
 
 
 _COUNTERS = ("input_total", "cached_read", "cache_write", "output", "reasoning")

@@ -112,4 +112,6 @@ def told() -> Generator[None]:
             raise SearchTooBroad(
                 "These words are in too many messages. Search for rarer ones, or in one chat."
             ) from error
-        raise SearchFailed(f"search.db cannot be used now ({error.orig}). Free some space, then try again.") from error
+        raise SearchFailed(
+            f"search.db cannot be used now ({error.orig}). Try again; free space if it is full."
+        ) from error

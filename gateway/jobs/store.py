@@ -116,7 +116,7 @@ class JobStore:
 
         if not isinstance(error, DBAPIError | OSError):
             return error
-        self.problem = f"state.db cannot be used now ({told_by(error)}). Free some space, then try again."
+        self.problem = f"state.db cannot be used now ({told_by(error)}). Try again; free space if it is full."
         return JobsClosed(self.problem)
 
     @asynccontextmanager
