@@ -321,19 +321,21 @@ class MemoryStore:
         return await scrub_if_due(self._records, self._fulltext)
 
     async def cut_anew(self) -> bool:
-        """Where texts are cut in another way than before, all are, page by page; False: they are as they should be."""
+        """Where texts are cut in another way than before, all are, page by page; False: none had to be."""
         version = self._fulltext.version
         async with self._records.reading() as connection:
             known = (await connection.execute(select(state.c.value).where(state.c.name == WORDS))).scalar()
         if known == version:
             return False
         at: int | None = 0
+        cut = False
         while at is not None:
             async with self._records.writing(patient=True) as connection:
                 at = await self._fulltext.put_again(connection, at, CUT_AT_ONCE)
                 if at is None:
                     await set_state(connection, WORDS, version)
-        return True
+                cut = cut or at is not None
+        return cut
 
     async def note_recalled(self, viewer: Viewer, ids: Sequence[str]) -> None:
         """A recall raises vitality; within a day of the last one it counts once. Nothing else of a memory changes."""

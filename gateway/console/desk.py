@@ -11,7 +11,7 @@ from gateway.console.logins import csrf_of
 from gateway.console.views import session_row
 from gateway.http.auth import Caller, may_see, only_owner
 from gateway.http.pipeline import COOKIE
-from gateway.http.routes import Call, Route
+from gateway.http.routes import CALLER, Call, Route
 from gateway.http.usage import usage_of_caller
 from gateway.ledger import LedgerClosed
 from sessions.listing import PageQuery
@@ -39,10 +39,11 @@ class Desk:
         self.logins = logins
         self.pages = pages
 
-    def show(self, template: str, call: Call, **values: Any) -> web.Response:
+    def show(self, template: str, call: Call, *, status: int = 200, **values: Any) -> web.Response:
         cookie = call.request.cookies.get(COOKIE, "")
         return self.pages.show(
             template,
+            status,
             caller=call.caller,
             csrf=csrf_of(cookie) if cookie else "",
             own_chat=own_chat(call.caller),
@@ -52,11 +53,14 @@ class Desk:
             **values,
         )
 
-    def refuse(self, problem: Problem) -> web.Response:
-        """A problem as a page; who is not signed in is sent to the form."""
+    def refuse(self, problem: Problem, request: web.Request) -> web.Response:
+        """A problem as a page, from which the others can be reached; who is not signed in is sent to the form."""
         if problem.status == 401:
             return web.Response(status=303, headers={"Location": "/console/login"})
-        return self.pages.show("error.html", problem.status, caller=None, csrf="", problem=problem)
+        caller = request.get(CALLER)
+        if caller is None:
+            return self.pages.show("error.html", problem.status, caller=None, csrf="", problem=problem)
+        return self.show("error.html", Call(request=request, caller=caller), status=problem.status, problem=problem)
 
     def page(self, method: str, path: str, endpoint: Any, summary: str, **more: Any) -> Route:
         """A route below /console."""

@@ -140,7 +140,7 @@ def _outermost(
     gate: Gate,
     streams: StreamLimit,
     metrics: Metrics,
-    worded: Mapping[tuple[str, str], Callable[[Problem], web.Response]],
+    worded: Mapping[tuple[str, str], Callable[[Problem, web.Request], web.Response]],
 ) -> Middleware:
     """`worded` are the routes whose problems are told in a dialect of their own."""
     process_id, numbers = gate.clock.new_id(), itertools.count(1)
@@ -164,8 +164,9 @@ def _outermost(
             if STREAM_OF in request:
                 # the answer has begun: aiohttp can only close the connection
                 raise
-            refuse = worded.get((request.method, route_of(request)), respond)
-            response = refuse(_told(request, request_id, error))
+            problem = _told(request, request_id, error)
+            refuse = worded.get((request.method, route_of(request)))
+            response = respond(problem) if refuse is None else refuse(problem, request)
             response.headers["X-Request-Id"] = request_id
         finally:
             if streams.total and STREAM_OF in request:

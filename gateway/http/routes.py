@@ -73,7 +73,7 @@ class Route:
     tag: str
     answers: Mapping[int, Answer | tuple[Answer, ...]] = field(default_factory=dict[int, "Answer | tuple[Answer, ...]"])
     errors: type[BaseModel] | None = None
-    refuse: Callable[[Problem], web.Response] | None = None
+    refuse: Callable[[Problem, web.Request], web.Response] | None = None
     body: type[BaseModel] | None = None
     query: type[BaseModel] | None = None
     roles: tuple[Role, ...] = EVERY_ROLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -166,6 +167,21 @@ async def test_a_frontend_is_shown_no_way_to_memory_and_told_why(browser: aiohtt
         async with browser.get(f"/console/memory{page}") as answer:
             assert answer.status == 403, page
             assert "token of the person" in await answer.text(), page
+
+
+async def test_from_a_page_that_tells_a_problem_the_others_and_the_way_out_are_there(
+    browser: aiohttp.ClientSession,
+) -> None:
+    await sign_in(browser, "web-token-of-the-tests")
+    for page, status in (("/memory", 403), ("/usage?days=x", 422)):
+        async with browser.get(f"/console{page}") as answer:
+            html = await answer.text()
+        assert answer.status == status
+        assert 'href="/console/sessions"' in html
+        assert re.search(r'action="/console/logout"><input type="hidden" name="csrf" value="\w{20,}', html)
+    browser.cookie_jar.clear()
+    async with browser.get("/console/memory", allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/console/login")
 
 
 async def test_the_trash_says_how_long_it_keeps_and_a_search_that_there_is_more(tmp_path: Path) -> None:
