@@ -121,7 +121,8 @@ class Breeder:
         return self._socket
 
     def kill(self) -> None:
-        """From any thread; the next index begins another."""
+        """From any thread; the next index begins another: this one takes questions until it is gone."""
+        self._socket = None
         if self._process is not None:
             self._process.kill()
 

@@ -129,6 +129,7 @@ class Index:
         self._synced = True
         self._suspect = False
         self._snapshot_size = 0
+        self._snapshot_number = 0
         self.holds_deleted = False
         """Whether the files may still name a session that was removed."""
 
@@ -435,11 +436,15 @@ class Index:
 
     def commit_snapshot(self, snapshot: Snapshot) -> None:
         """Blocking: writes the snapshot, then starts the journal anew with what was written to it since; without one
-        when the snapshot is clean. Raises StorageError; then the old ones count, or the new ones do."""
+        when the snapshot is clean. One that comes after a newer one is in that already. Raises StorageError; then the
+        old ones count, or the new ones do."""
         try:
             with self._snapshot_lock:
+                if snapshot.number < self._snapshot_number:
+                    return
                 payload = snapshot.encode()
                 self._files.replace(self._snapshot_path, payload)
+                self._snapshot_number = snapshot.number
                 with self._journal_lock:
                     self._restart_journal(snapshot)
                 self._snapshot_size = len(payload)

@@ -228,6 +228,16 @@ def walked(index: Index, query: PageQuery) -> list[SessionRecord]:
             return found
 
 
+def test_a_snapshot_that_is_written_after_a_newer_one_takes_nothing_back(tmp_path: Path) -> None:
+    index, _ = load(tmp_path)
+    older = index.prepare_snapshot(clean=False)
+    index.put(record(1))
+    newer = index.prepare_snapshot(clean=False)
+    index.commit_snapshot(newer)
+    index.commit_snapshot(older)
+    assert contents(load(tmp_path)[0]) == contents(index)
+
+
 # --- crashes ----------------------------------------------------------------------------------------------------------
 
 
