@@ -253,6 +253,10 @@ def _read_cursor(cursor: str | None) -> tuple[int, str | None]:
     return int(part), after or None
 
 
+def _refused(problem: Problem, _: web.Request) -> web.Response:
+    return error_answer(problem)
+
+
 def error_answer(problem: Problem) -> web.Response:
     """An error as Engram's clients read it: `detail` and `message`; what is not understood is a bad request."""
     shown = dataclasses.replace(problem, status=400) if problem.status == 422 else problem
@@ -266,7 +270,7 @@ def routes(parts: Parts) -> list[Route]:
     named, found = f"{BASE}/memories/{{id}}", {200: EngramMemoriesView}
 
     def route(method: str, path: str, endpoint: Any, summary: str, answers: dict[int, Any], **more: Any) -> Route:
-        told = {"tag": "engram", "refuse": error_answer, "errors": EngramErrorView}
+        told = {"tag": "engram", "refuse": _refused, "errors": EngramErrorView}
         return Route(method=method, path=path, endpoint=endpoint, summary=summary, answers=answers, **told, **more)
 
     none = {204: "application/json"}
