@@ -254,10 +254,6 @@ def _read_cursor(cursor: str | None) -> tuple[int, str | None]:
 
 
 def _refused(problem: Problem, _: web.Request) -> web.Response:
-    return error_answer(problem)
-
-
-def error_answer(problem: Problem) -> web.Response:
     """An error as Engram's clients read it: `detail` and `message`; what is not understood is a bad request."""
     shown = dataclasses.replace(problem, status=400) if problem.status == 422 else problem
     body = {**body_of(shown), "message": shown.detail}
