@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, and_, false, literal, or_, select, true
+from sqlalchemy import ColumnElement, and_, false, literal, or_, select, true, union_all
 
 from memory.errors import InvalidMemory, NotThere
 from memory.records import Pool, project_pool, user_pool
@@ -35,7 +35,9 @@ def readable(viewer: Viewer, pool: ColumnElement[str]) -> ColumnElement[bool]:
         if viewer.project is None:
             return _personal(viewer, pool)
         shared.append(members.c.pool == str(project_pool(viewer.project)))
-    return or_(_personal(viewer, pool), pool.in_(select(members.c.pool).where(*shared)))
+    pools = select(members.c.pool).where(*shared)
+    # one list of pools: for "this pool or one of those" SQLite may read everybody's rows in the order they are sorted
+    return pool.in_(pools if viewer.delegated else union_all(select(literal(str(user_pool(viewer.user)))), pools))
 
 
 def readable_among(viewer: Viewer, pool: ColumnElement[str], pools: Sequence[Pool]) -> ColumnElement[bool]:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from memory.chroma_process import STOP_S, ChromaProcess
 from memory.chroma_store import COPIED, DROPPED
-from memory.index import COLLECTIONS, IndexNotOpen, collection_number
+from memory.index import COLLECTIONS, IndexNotOpen, Near, collection_number, parse_point
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from memory.embed import Fingerprint, Vectors
-    from memory.index import Near, Point
+    from memory.index import Point
 
 PREFIX = "sessiond"
 MAX_BATCH = 100
@@ -61,7 +61,8 @@ class ChromaIndex:
                 await self._ask("remove", number, mine[at : at + MAX_BATCH])
 
     async def near(self, pools: Sequence[str] | None, vector: Vectors, limit: int) -> list[Near]:
-        return await self._ask("near", pools, vector, limit)
+        told = await self._ask("near", pools, vector, limit)
+        return [Near(parse_point(key, pool), score) for key, pool, score in told]
 
     async def points(self) -> dict[str, str]:
         found: dict[str, str] = {}

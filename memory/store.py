@@ -7,9 +7,9 @@ import contextlib
 import dataclasses
 import hashlib
 from contextlib import asynccontextmanager
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import bindparam, func, or_, select, update
 
 from memory.access import may_use, may_use_person, readable
 from memory.database import NOT_OPENED
@@ -18,7 +18,7 @@ from memory.exporting import write_pool
 from memory.importing import Intake
 from memory.job_store import JobStore
 from memory.learning_store import LearningStore
-from memory.listing import after_condition, cursor_of, fitting, order_of, seen, valid
+from memory.listing import after_condition, cursor_of, fitting, moment, order_of, seen, valid
 from memory.operation import CHUNK, Operation, last_change, load_rows, set_state
 from memory.records import Changed, Filters, ListQuery, Viewer, parse_pool, user_pool
 from memory.removal import Deleted, purge_rows, scrub_if_due
@@ -31,10 +31,10 @@ from memory.vitality import ONE_RECALL
 from memory.writes import Writes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import Connection, Select
 
     from memory.database import Records
     from memory.errors import Forgotten
@@ -55,6 +55,8 @@ CUT_AT_ONCE = 200
 
 UNSORTED_POOL = memories.c.pool.concat("")
 """The pool for rows that are chosen by id: as a column it would make SQLite read all of a pool instead."""
+
+AMONG = memories.c.id.in_(bindparam("ids", expanding=True))
 
 FIRST_PAGE = ListQuery()
 UPKEEP = Viewer(user=None, author="sessiond", origin="upkeep", admin=True)
@@ -103,8 +105,8 @@ class MemoryStore:
 
     async def confirm(self, ids: Sequence[str], viewer: Viewer, filters: Filters = NO_FILTERS) -> list[Memory]:
         """Those of the proposed memories that the viewer may see and that fit, in the order proposed, each once."""
-        conditions = fitting(viewer, filters, UNSORTED_POOL), valid(filters, self._now())
-        return await self._records.read(lambda connection: confirmed(connection, ids, conditions)) if ids else []
+        query, given = READ.where(AMONG, fitting(viewer, filters, UNSORTED_POOL), valid(filters)), moment(self._now())
+        return await self._records.read(lambda connection: confirmed(connection, query, given, ids)) if ids else []
 
     async def text_hits(
         self,
@@ -146,7 +148,7 @@ class MemoryStore:
         self, viewer: Viewer, filters: Filters = NO_FILTERS, query: ListQuery = FIRST_PAGE
     ) -> tuple[list[Memory], str | None]:
         """A page of memories in one state, and the cursor of the next page."""
-        in_state = valid(filters, self._now()) if query.state == "active" else memories.c.state == query.state
+        in_state = valid(filters) if query.state == "active" else memories.c.state == query.state
         statement = (
             select(memories)
             .where(fitting(viewer, filters), in_state, after_condition(query))
@@ -154,16 +156,16 @@ class MemoryStore:
             .limit(query.limit + 1)
         )
         async with self._records.reading() as connection:
-            rows = (await connection.execute(statement)).mappings().all()
+            rows = (await connection.execute(statement, moment(self._now()))).mappings().all()
         shown = rows[: query.limit]
         more = cursor_of(query, shown[-1]) if len(rows) > query.limit else None
         return [memory_from_row(row) for row in shown], more
 
     async def count(self, viewer: Viewer, filters: Filters = NO_FILTERS) -> int:
         """How many active memories fit."""
-        query = select(func.count()).select_from(memories).where(fitting(viewer, filters), valid(filters, self._now()))
+        query = select(func.count()).select_from(memories).where(fitting(viewer, filters), valid(filters))
         async with self._records.reading() as connection:
-            return (await connection.execute(query)).scalar_one()
+            return (await connection.execute(query, moment(self._now()))).scalar_one()
 
     async def history(self, viewer: Viewer, memory_id: str, *, limit: int = 200) -> list[Audit]:
         """The changes of a memory, the newest first; also of one that is gone for good. Raises NotThere."""
@@ -410,11 +412,11 @@ class MemoryStore:
             return (await connection.execute(select(func.max(changes.c.number)))).scalar() or 0
 
 
-def confirmed(connection: Connection, ids: Sequence[str], conditions: Sequence[ColumnElement[bool]]) -> list[Memory]:
-    """The memories of these ids that meet the conditions, in the order of the ids, each once."""
+def confirmed(connection: Connection, query: Select[Any], given: Mapping[str, Any], ids: Sequence[str]) -> list[Memory]:
+    """The memories of these ids that a query over AMONG finds, in the order of the ids, each once."""
     wanted = list(dict.fromkeys(ids))
     found: dict[str, Memory] = {}
     for at in range(0, len(wanted), CHUNK):
-        query = READ.where(memories.c.id.in_(wanted[at : at + CHUNK]), *conditions)
-        found |= {row[0]: memory_of(row) for row in connection.execute(query).all()}
+        rows = connection.execute(query, {**given, "ids": wanted[at : at + CHUNK]})
+        found |= {row[0]: memory_of(row) for row in rows.all()}
     return [found[memory_id] for memory_id in wanted if memory_id in found]

@@ -128,6 +128,7 @@ audit = Table(
     Index("memory_audit_operation", "operation"),
     Index("memory_audit_pool", "pool", "origin", "at"),
     Index("memory_audit_job", "job"),
+    Index("memory_audit_undone", "undone_by", sqlite_where=text("undone_by IS NOT NULL")),
 )
 
 tombstones = Table(

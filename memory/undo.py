@@ -9,6 +9,7 @@ from sqlalchemy import delete, select, update
 
 from memory.access import readable
 from memory.errors import MemoryConflict, NotThere
+from memory.listing import ACTIVE
 from memory.operation import CHUNK, feed, load_rows, numbers_of
 from memory.rows import audit_from_row, memory_from_row, topic_from_row
 from memory.tables import audit, memories, topics
@@ -202,7 +203,7 @@ async def _check_places(operation: Operation, rows: set[str], former: _Former) -
     if len(set(wanted)) < len(wanted):
         raise MemoryConflict("The topic holds one memory only now. Let it hold several, then undo.")
     if wanted:
-        query = select(memories.c.id).where(memories.c.place.in_(wanted), memories.c.state == "active")
+        query = select(memories.c.id).where(memories.c.place.in_(wanted), ACTIVE)
         if set((await operation.connection.execute(query)).scalars()) - rows:
             raise MemoryConflict("The topic holds another memory now. Delete or move that one first.")
 

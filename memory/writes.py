@@ -6,10 +6,11 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, insert, or_, select, tuple_
+from sqlalchemy import delete, func, insert, or_, select, tuple_
 
 from memory.access import readable, readable_topic, writable_pool
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
+from memory.listing import ACTIVE
 from memory.operation import CHUNK, load_rows
 from memory.records import (
     DELIBERATE,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
+    from sqlalchemy import ColumnElement, Table
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from memory.operation import Operation
@@ -385,7 +387,7 @@ class Writes:
     async def holder(self, place: str) -> Memory | None:
         """The active memory at the one place of a bounded topic."""
         await self._op.flush()
-        query = select(memories).where(memories.c.place == place, memories.c.state == "active")
+        query = select(memories).where(memories.c.place == place, ACTIVE)
         row = (await self._connection.execute(query)).mappings().first()
         return None if row is None else memory_from_row(row)
 
@@ -422,24 +424,25 @@ class Writes:
         """Memories with one of these texts, and which of the texts were deleted."""
         known = _Known({}, set(), {})
         pairs = list({(str(pool), digest) for pool, digest in wanted})
-        for at in range(0, len(pairs), CHUNK):
-            part = pairs[at : at + CHUNK]
-            stones = select(tombstones.c.pool, tombstones.c.text_hash).where(
-                tuple_(tombstones.c.pool, tombstones.c.text_hash).in_(part)
-            )
-            known.deleted |= {(parse_pool(row[0]), row[1]) for row in await self._connection.execute(stones)}
-            rows = select(memories).where(
-                tuple_(memories.c.pool, memories.c.text_hash).in_(part),
-            )
-            for row in (await self._connection.execute(rows)).mappings():
-                memory = memory_from_row(row)
-                if memory.state == "active":
-                    known.put(memory)
-                elif memory.state == "superseded":
-                    known.past[memory.pool, row["text_hash"], _scope(memory)] = memory
-                else:
-                    known.deleted.add((memory.pool, row["text_hash"]))
+        stones = select(tombstones.c.pool, tombstones.c.text_hash).where(_among(tombstones, pairs))
+        known.deleted |= {(parse_pool(row[0]), row[1]) for row in await self._connection.execute(stones)}
+        same = select(memories).where(_among(memories, pairs))
+        for row in (await self._connection.execute(same)).mappings():
+            memory = memory_from_row(row)
+            if memory.state == "active":
+                known.put(memory)
+            elif memory.state == "superseded":
+                known.past[memory.pool, row["text_hash"], _scope(memory)] = memory
+            else:
+                known.deleted.add((memory.pool, row["text_hash"]))
         return known
+
+
+def _among(table: Table, pairs: Sequence[tuple[str, str]]) -> ColumnElement[bool]:
+    """Rows with one of these pools and hashes. Two pairs named in a query make SQLite (3.40) read the whole table."""
+    each = func.json_each(json.dumps(pairs)).table_valued("value").c.value
+    wanted = select(func.json_extract(each, "$[0]"), func.json_extract(each, "$[1]"))
+    return tuple_(table.c.pool, table.c.text_hash).in_(wanted)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

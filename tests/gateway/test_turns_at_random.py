@@ -112,16 +112,19 @@ async def step(daemon: Turning, book: Book) -> None:
 
 
 def ends(entries: Sequence[Entry]) -> Counter[str]:
-    """How often each turn has come to an end."""
+    """How often each turn has come to an end: by an end of its own, or with each turn it was joined to, whose first
+    reply and whose end may both name it."""
     found: Counter[str] = Counter()
+    joined: set[tuple[str, str | None]] = set()
     for entry in entries:
         match entry:
-            case AssistantEntry(finish="tool_calls"):
-                found.update(entry.also)
             case AssistantEntry() | TurnFailedEntry():
-                found.update([entry.turn or "", *entry.also])
+                joined.update((turn, entry.turn) for turn in entry.also)
+                if isinstance(entry, TurnFailedEntry) or entry.finish != "tool_calls":
+                    found[entry.turn or ""] += 1
             case _:
                 pass
+    found.update(turn for turn, _ in joined)
     return found
 
 

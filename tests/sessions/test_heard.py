@@ -12,6 +12,7 @@ from sessions.entries import AssistantEntry, RetractedEntry, ToolResultEntry, Us
 from sessions.found import Origin, Place, Scope, SearchFailed
 from sessions.heard import MOST_GONE, Feed, Gone, heard_after, heard_at, heard_before, keys_of, time_of_newest
 from sessions.search import SearchIndex
+from tests.plans import read_whole, statements
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +73,16 @@ def test_what_is_retracted_or_forgotten_is_told_with_its_chat(index: SearchIndex
     assert index.feed.since(number) == (number, [])
     there = index.read(lambda tables: heard_at(tables, [("s1", 1), ("s1", 2), ("s2", 1), ("nobody", 1)]))
     assert {place: one.said.text for place, one in there.items()} == {("s1", 1): "one"}
+
+
+def test_messages_are_found_without_reading_all_that_was_ever_said(index: SearchIndex, tmp_path: Path) -> None:
+    number, _ = index.feed.since(0)
+    with statements() as asked:
+        index.read(lambda tables: heard_at(tables, [("s1", 1), ("s1", 2), ("s2", 1)]))
+        index.read(lambda tables: heard_after(tables, 0, number, 0, 10))
+        index.read(lambda tables: heard_before(tables, number, 0, 10))
+    assert len(asked) >= 3
+    assert read_whole(tmp_path / "search.db", asked, "said", "followed") == []
 
 
 def test_what_came_to_nothing_is_not_told(index: SearchIndex) -> None:
