@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUSY_TIMEOUT_MS = 10_000
+LOG_PAGES = 4_000
+"""How long the log grows (16 MB) before its pages go into the file. At SQLite's own 1,000 that took a fifth of the time
+of adding many memories."""
 
 metadata = MetaData()
 
@@ -64,6 +67,7 @@ async def open_database(path: Path, tables: MetaData = metadata, *, synchronous:
             f"busy_timeout={BUSY_TIMEOUT_MS}",
             "secure_delete=ON",
             f"synchronous={synchronous}",
+            f"wal_autocheckpoint={LOG_PAGES}",
         ):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()

@@ -88,13 +88,20 @@ class Records:
 
     async def scrub(self) -> bool:
         """Rewrites the database without what was deleted, and empties its log. False: a reader held the log open."""
+        return await self._clear("PRAGMA temp_store=MEMORY", "VACUUM")
+
+    async def empty_log(self) -> bool:
+        """Until then what was deleted stands in it. False: a reader held it open."""
+        return await self._clear()
+
+    async def _clear(self, *first: str) -> bool:
         if not self.sqlite:
             return True
         try:
             async with self._turn(), self._engine.connect() as plain:
                 connection = await plain.execution_options(isolation_level="AUTOCOMMIT")
-                await connection.exec_driver_sql("PRAGMA temp_store=MEMORY")
-                await connection.exec_driver_sql("VACUUM")
+                for statement in first:
+                    await connection.exec_driver_sql(statement)
                 for _ in range(SCRUB_TRIES):
                     row = (await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).one()
                     if not row[0]:

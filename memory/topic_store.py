@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from memory.access import (
     readable_topic,
     writable_pool,
 )
-from memory.errors import InvalidMemory, MemoryConflict, NotThere
+from memory.errors import InvalidMemory, MemoryConflict, MemoryUnavailable, NotThere
 from memory.operation import Operation, count_rows
 from memory.records import Project, Topic, checked_id, project_pool, user_pool
 from memory.rows import memory_from_row, millis, owner_name, time_of, topic_from_row, topic_to_row
@@ -158,6 +159,8 @@ class TopicStore:
             await operation.flush()
             await connection.execute(delete(topics).where(topics.c.id == topic.id))
             await note_topic(connection, viewer, self._now(), topic, None)
+        with contextlib.suppress(MemoryUnavailable):  # it is deleted; what its words stood in is overwritten in time
+            await self._records.empty_log()
         return sum(1 for row in rows if row["state"] == "active")
 
     async def drop_unused(self, viewer: Viewer, owner: Pool, topic_id: str) -> bool:

@@ -59,6 +59,14 @@ async def test_a_new_person_has_five_topics_and_one_that_was_deleted_stays_away(
     assert len(await memories.topics.topics(ANA)) == 4
 
 
+async def test_what_a_deleted_topic_said_is_in_no_file(memories: Memories, tmp_path: Path) -> None:
+    await memories.start()
+    topic = await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="allotment", description="rhubarb"))
+    assert files_with_text(tmp_path, "rhubarb")
+    await memories.topics.delete_topic(ANA, topic.id)
+    assert files_with_text(tmp_path, "rhubarb") == files_with_text(tmp_path, "allotment") == []
+
+
 async def test_texts_that_were_cut_in_another_way_are_found_once_they_are_cut_anew(
     memories: Memories, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
