@@ -18,6 +18,7 @@ from memory.embed import EmbeddingFailed, HashEmbedder
 from memory.index import IndexBroken, IndexNotOpen, ListIndex, Point, point_of
 from memory.indexing import ENDED_TWICE, RETRY_ROUNDS, RETRY_S, Indexable, IndexChange, Indexer, SourceFailed
 from memory.policy import IndexPolicy
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -91,12 +92,10 @@ class Running:
         self.indexer = Indexer(embedder=embedder, index=index, sources=[source], policy=POLICY, sleep=self.clock.sleep)
 
     async def until(self, state: str, step_s: float = 0) -> None:
-        for _ in range(2000):
-            if self.indexer.status.state == state:
-                return
-            await asyncio.sleep(0.001)
-            await self.clock.advance(step_s)
-        raise AssertionError(f"{self.indexer.status} instead of {state}")
+        async with asyncio.timeout(PATIENCE_S):
+            while self.indexer.status.state != state:
+                await asyncio.sleep(0.001)
+                await self.clock.advance(step_s)
 
     async def find(self, text: str) -> list[str]:
         await self.indexer.caught_up()
