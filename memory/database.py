@@ -24,8 +24,8 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_S = 10
 NOT_OPENED = "vtable constructor failed"
 """What SQLite says when full text could not be opened at that moment."""
-SCRUB_TRIES = 5
-SCRUB_WAIT_S = 0.2
+LOG_WAIT_MS = 5_000
+"""How long the log is waited for that a reader holds open, as a long export does: others who write wait behind that."""
 
 
 class Records:
@@ -102,14 +102,14 @@ class Records:
                 connection = await plain.execution_options(isolation_level="AUTOCOMMIT")
                 for statement in first:
                     await connection.exec_driver_sql(statement)
-                for _ in range(SCRUB_TRIES):
-                    row = (await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).one()
-                    if not row[0]:
-                        return True
-                    await asyncio.sleep(SCRUB_WAIT_S)
+                wait_ms = (await connection.exec_driver_sql("PRAGMA busy_timeout")).scalar_one()
+                try:
+                    await connection.exec_driver_sql(f"PRAGMA busy_timeout={LOG_WAIT_MS}")
+                    return not (await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).one()[0]
+                finally:
+                    await connection.exec_driver_sql(f"PRAGMA busy_timeout={wait_ms}")
         except (DBAPIError, OSError) as error:
             raise _unavailable(error) from error
-        return False
 
     @asynccontextmanager
     async def _turn(self, *, patient: bool = False) -> AsyncGenerator[None, None]:

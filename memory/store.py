@@ -57,6 +57,7 @@ UNSORTED_POOL = memories.c.pool.concat("")
 """The pool for rows that are chosen by id: as a column it would make SQLite read all of a pool instead."""
 
 AMONG = memories.c.id.in_(bindparam("ids", expanding=True))
+"""Rows whose ids are given with the execution."""
 
 FIRST_PAGE = ListQuery()
 UPKEEP = Viewer(user=None, author="sessiond", origin="upkeep", admin=True)

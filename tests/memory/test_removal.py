@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import dataclasses
 import random
-from contextlib import asynccontextmanager
+import sqlite3
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, get_args
 
 import pytest
 
 from gateway.clock import ManualClock
+from gateway.database import BUSY_TIMEOUT_MS
 from memory.errors import MemoryConflict, MemoryUnavailable, NotThere
 from memory.records import Change, Draft, ListQuery, State, user_pool
 from memory.removal import purge_rows
@@ -116,6 +118,22 @@ async def test_what_cannot_be_wiped_yet_is_deleted_told_and_wiped_later(memories
         await memories.load(ANA, fact.id)
     assert await memories.store.scrub()
     assert files_with_text(tmp_path, "zanzibar") == []
+
+
+async def test_a_reader_that_holds_the_log_open_keeps_nobody_waiting_for_long(
+    memories: Memories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.database.LOG_WAIT_MS", 1)
+    fact = (await memories.add(ANA, Draft(text="the safe is in zanzibar"))).memory
+    with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM memories").fetchone()
+        assert not (await memories.purge(ANA, [fact.id])).cleared
+        assert (await memories.add(ANA, Draft(text="the safe is open"))).outcome == "added"
+    assert await memories.store.scrub()
+    assert files_with_text(tmp_path, "zanzibar") == []
+    async with memories.store._records._engine.connect() as connection:  # others are waited for as before
+        assert (await connection.exec_driver_sql("PRAGMA busy_timeout")).scalar_one() == BUSY_TIMEOUT_MS
 
 
 async def test_a_purge_while_another_is_wiped_is_wiped_too(memories: Memories, tmp_path: Path) -> None:
