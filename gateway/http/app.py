@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from gateway.console import pages
 from gateway.console.logins import Logins
 from gateway.http import (
-    agent_files,
     attachments,
     cache,
     cleanup,
     deliveries,
     docs,
     events,
+    files,
     health,
     hooks,
     jobs,
@@ -59,7 +59,7 @@ def all_routes(parts: Parts, metrics: Metrics) -> list[Route]:
         *memory_run_routes(parts),
         *learning_routes(parts),
         *memory_setting_routes(parts),
-        *agent_files.routes(parts),
+        *files.routes(parts),
         *transfer.routes(parts),
         *cleanup.routes(parts),
         *jobs.routes(parts),

@@ -94,6 +94,32 @@ async def test_a_search_that_is_narrowed_to_what_files_have_not_finds_none_of_th
     assert (await shop.call("POST", "/v1/memories/search", body))[0] == 404
 
 
+async def test_the_lines_of_a_projects_document_are_read_by_its_members_and_by_nobody_else(shop: Client) -> None:
+    path = DOCUMENT.removeprefix("project/")
+    for who, more in (("ana", ""), ("root", ""), ("bridge", "user=ana")):
+        listed = await call(shop, who, "GET", f"/v1/projects/shop/files?{more}")
+        assert (listed["agent"], listed["project"], listed["problem"]) == (None, "shop", None)
+        assert listed["files"] == [{"path": path, "indexed": True, "problem": None}]
+        lines = await call(shop, who, "GET", f"/v1/projects/shop/file?path={path}&{more}")
+        assert lines == {"path": path, "lines": 1, "first_line": 1, "text": "The beehive costs 90 crowns."}
+    refused = (
+        ("bob", "shop/files", 404),
+        ("bob", f"shop/file?path={path}", 404),
+        ("bridge", f"shop/file?path={path}&user=bob", 404),
+        ("bridge", f"shop/file?path={path}", 422),
+        ("ana", f"house/file?path={path}", 404),
+        ("ana", "shop/file?path=../../state.db", 422),
+    )
+    for who, address, status in refused:
+        shop.token = who
+        found, problem = await shop.call("GET", f"/v1/projects/{address}")
+        assert found == status, (who, address, found, problem)
+        assert "90 crowns" not in str(problem)
+    await call(shop, "root", "PATCH", "/v1/projects/shop", {"members": ["bob"]})
+    shop.token = "ana"
+    assert (await shop.call("GET", f"/v1/projects/shop/file?path={path}"))[0] == 404
+
+
 async def test_who_leaves_a_project_finds_its_documents_no_longer(shop: Client, standin: StandIn) -> None:
     shop.token = "ana"
     await shop.say("what of the beehive?", ANAS)

@@ -47,6 +47,8 @@ def query_of(path: str) -> dict[str, str]:
     """What some routes do not go without."""
     if path.endswith("/search"):
         return {"q": "hush"}
+    if path.endswith("/file"):
+        return {"path": "MEMORY.md"}
     return {"project": "anas"} if path.startswith("/v1/documents/") else {}
 
 
