@@ -103,14 +103,16 @@ def time_of_newest(connection: Connection, count: int) -> int:
 
 
 def heard_at(connection: Connection, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Heard]:
-    """Messages by session and seq; those that are not there are left out.
+    """Messages by session and seq, the oldest first; those that are not there are left out.
 
     Two pairs named in the query itself make SQLite (3.40) read the whole table.
     """
     each = func.json_each(json.dumps(list(places))).table_valued("value").c.value
     session, seq = func.json_extract(each, "$[0]"), func.json_extract(each, "$[1]")
     query = _heard().where(said_table.c.session == session, said_table.c.seq == seq)
-    return {(row.session, row.seq): _row_heard(row) for row in connection.execute(query)}
+    rows: list[Row[Any]] = list(connection.execute(query))
+    rows.sort(key=lambda row: row.id)  # SQLite would read the whole table for it
+    return {(row.session, row.seq): _row_heard(row) for row in rows}
 
 
 def keys_of(connection: Connection, scope: Scope, most: int) -> list[str] | None:

@@ -187,6 +187,7 @@ async def test_killed_while_a_new_index_is_built_search_works_and_the_counts_are
             await whole(one)
             await one.kill()
             one.config.write_text(dump_yaml(embedded("large", 48)))
+            server.fault = "slow"  # or it is done before the first kill
             await one.start()
 
             async def found() -> None:

@@ -65,6 +65,7 @@ MEMORY_ADMIN = {
 }
 MEMORY_OWN = {(method, "/v1/memory-settings") for method in ("GET", "PUT", "PATCH")}  # see test_memory_settings
 AGENT_FILES = {("GET", f"/v1/agents/{{agent}}/{path}") for path in ("files", "file")}  # see test_workspace_files
+PROJECT_FILES = {("GET", f"/v1/projects/{{id}}/{path}") for path in ("files", "file")}  # see test_files_found
 # of an agent: an administrator's; of a project: its members', as told apart below
 DOCUMENTS: dict[tuple[str, str], dict[str, Any] | None] = {
     ("GET", "/v1/documents"): None,
@@ -73,6 +74,7 @@ DOCUMENTS: dict[tuple[str, str], dict[str, Any] | None] = {
 }
 ALL_MEMORY_ROUTES = {
     *AGENT_FILES,
+    *PROJECT_FILES,
     *DOCUMENTS,
     *MEMORY_ROUTES,
     *MEMORY_LISTS,

@@ -12,6 +12,8 @@ from memory.embed import HashEmbedder
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+SLOW_S = 0.01
+
 
 class EmbeddingServer:
     """Answers as HashEmbedder does; `fault` names what it does instead."""
@@ -62,6 +64,8 @@ class EmbeddingServer:
                 return web.Response(
                     text='{"data": [{"index": 0, "embedding": [NaN]}]}', content_type="application/json"
                 )
+            case "slow":
+                await asyncio.sleep(SLOW_S)
             case "hang":
                 await self._release.wait()
             case _:
