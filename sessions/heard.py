@@ -109,10 +109,10 @@ def heard_at(connection: Connection, places: Sequence[tuple[str, int]]) -> dict[
     """
     each = func.json_each(json.dumps(list(places))).table_valued("value").c.value
     session, seq = func.json_extract(each, "$[0]"), func.json_extract(each, "$[1]")
-    query = _heard().where(said_table.c.session == session, said_table.c.seq == seq)
-    rows: list[Row[Any]] = list(connection.execute(query))
-    rows.sort(key=lambda row: row.id)  # SQLite would read the whole table for it
-    return {(row.session, row.seq): _row_heard(row) for row in rows}
+    query: Any = _heard().where(said_table.c.session == session, said_table.c.seq == seq)
+    rows: Sequence[Row[Any]] = connection.execute(query).all()
+    in_order = sorted(rows, key=lambda row: row.id)  # SQLite would read the whole table for it
+    return {(row.session, row.seq): _row_heard(row) for row in in_order}
 
 
 def keys_of(connection: Connection, scope: Scope, most: int) -> list[str] | None:
