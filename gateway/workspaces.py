@@ -69,9 +69,8 @@ class Workspaces:
     @property
     def told(self) -> str:
         """What should be known of the files although all is well."""
-        return f"{self.files.troubled} files cannot be used wholly; GET /v1/agents/<agent>/files says why" * bool(
-            self.files.troubled
-        )
+        where = "GET /v1/agents/<agent>/files, or /v1/projects/<id>/files, says why"
+        return f"{self.files.troubled} files cannot be used wholly; {where}" * bool(self.files.troubled)
 
     async def run(self) -> None:
         await self._tokens.ready()

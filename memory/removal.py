@@ -94,11 +94,14 @@ async def _bury(operation: Operation, rows: Sequence[Memory]) -> None:
 
 
 async def scrub_if_due(records: Records, fulltext: FullText | None) -> bool:
-    """Wipes the files after a purge, also one that was cut before it came to this. False: has to be tried again."""
+    """Wipes the files after a purge, also one that was cut before it came to this. False: has to be tried again.
+
+    Without one the log is emptied: words of a deleted topic may stand in it.
+    """
     async with records.reading() as connection:
         due = (await connection.execute(select(state.c.value).where(state.c.name == "scrub"))).scalar()
     if not due:
-        return True
+        return await records.empty_log()
     if fulltext is not None:
         async with records.writing() as connection:
             await fulltext.wipe(connection)

@@ -1,12 +1,16 @@
-"""Rows 9 and 10: search in many memories beside Chroma's own query, and adding them; nothing is embedded."""
+"""Rows 9 and 10: search in many memories beside Chroma's own query, and adding them; nothing is embedded.
+
+`python -m tests.bench.memory_load` measures them alone."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import random
+import tempfile
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -25,11 +29,10 @@ from memory.records import Draft, Filters, Viewer, user_pool
 from memory.search import OVER_FETCH, OVER_FETCH_MORE
 from memory.store import MemoryStore
 from memory.text import cut, cut_query
-from tests.bench.figures import figure, quantile
+from tests.bench.figures import figure, quantile, render_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from memory.embed import Vectors
     from memory.records import Memory
@@ -179,3 +182,13 @@ def _search_figures(label: str, ours: list[float], theirs: list[float], conditio
             9, f"search in {label} / Chroma's query as the daemon puts it", [mine / near for mine, near, _ in parts], ""
         ),
     ]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        whole = measure(Path(folder) / "memories", memories=100_000, pools=1_000, searches=1_000, added=10_000)
+        print(render_table(asyncio.run(whole)))
+
+
+if __name__ == "__main__":
+    main()

@@ -92,10 +92,13 @@ class Running:
         self.indexer = Indexer(embedder=embedder, index=index, sources=[source], policy=POLICY, sleep=self.clock.sleep)
 
     async def until(self, state: str, step_s: float = 0) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while self.indexer.status.state != state:
-                await asyncio.sleep(0.001)
-                await self.clock.advance(step_s)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while self.indexer.status.state != state:
+                    await asyncio.sleep(0.001)
+                    await self.clock.advance(step_s)
+        except TimeoutError:
+            raise AssertionError(f"{self.indexer.status} instead of {state}") from None
 
     async def find(self, text: str) -> list[str]:
         await self.indexer.caught_up()

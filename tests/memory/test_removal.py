@@ -16,7 +16,7 @@ import pytest
 from gateway.clock import ManualClock
 from gateway.database import BUSY_TIMEOUT_MS
 from memory.errors import MemoryConflict, MemoryUnavailable, NotThere
-from memory.records import Change, Draft, ListQuery, State, user_pool
+from memory.records import Change, Draft, ListQuery, State, TopicDraft, user_pool
 from memory.removal import purge_rows
 from tests.memory.leftovers import files_with_text
 from tests.memory.opened import opened, person
@@ -134,6 +134,20 @@ async def test_a_reader_that_holds_the_log_open_keeps_nobody_waiting_for_long(
     assert files_with_text(tmp_path, "zanzibar") == []
     async with memories.store._records._engine.connect() as connection:  # others are waited for as before
         assert (await connection.exec_driver_sql("PRAGMA busy_timeout")).scalar_one() == BUSY_TIMEOUT_MS
+
+
+async def test_a_topic_deleted_beside_a_reader_leaves_the_log_at_the_next_upkeep(
+    memories: Memories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.database.LOG_WAIT_MS", 1)
+    topic = await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="garden", description="rhubarb"))
+    with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM memories").fetchone()
+        await memories.topics.delete_topic(ANA, topic.id)
+        assert files_with_text(tmp_path, "rhubarb")
+    assert await memories.store.scrub()
+    assert files_with_text(tmp_path, "rhubarb") == []
 
 
 async def test_a_purge_while_another_is_wiped_is_wiped_too(memories: Memories, tmp_path: Path) -> None:
