@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from memory.records import Memory
 
 CHUNK = 400
+SCRUB = "scrub"
+LOG = "log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ async def purge_rows(operation: Operation, fulltext: FullText | None, chosen: Se
     texts: set[str] = set()
     for at in range(0, len(chosen), CHUNK):
         texts |= await _purge_chunk(operation, fulltext, [memory.id for memory in chosen[at : at + CHUNK]])
-    await set_state(operation.connection, "scrub", await last_change(operation.connection))
+    await set_state(operation.connection, SCRUB, await last_change(operation.connection))
     return Purged(frozenset(texts), frozenset(str(memory.pool) for memory in chosen))
 
 
@@ -94,19 +96,42 @@ async def _bury(operation: Operation, rows: Sequence[Memory]) -> None:
 
 
 async def scrub_if_due(records: Records, fulltext: FullText | None) -> bool:
-    """Wipes the files after a purge, also one that was cut before it came to this. False: has to be tried again.
-
-    Without one the log is emptied: words of a deleted topic may stand in it.
-    """
-    async with records.reading() as connection:
-        due = (await connection.execute(select(state.c.value).where(state.c.name == "scrub"))).scalar()
+    """Wipes the files after a purge, also one that was cut before it came to this. False: has to be tried again."""
+    due = await _due(records, SCRUB)
     if not due:
-        return await records.empty_log()
+        return await empty_log_if_due(records)
     if fulltext is not None:
         async with records.writing() as connection:
             await fulltext.wipe(connection)
     if not await records.scrub():
         return False
-    async with records.writing() as connection:  # what was purged meanwhile stays due
-        await connection.execute(update(state).where(state.c.name == "scrub", state.c.value == due).values(value=0))
+    await _done(records, SCRUB, due)
     return True
+
+
+async def note_log(connection: AsyncConnection) -> None:
+    """What this transaction deletes has to leave the log of the database."""
+    before = (await connection.execute(select(state.c.value).where(state.c.name == LOG))).scalar() or 0
+    await set_state(connection, LOG, before + 1)
+
+
+async def empty_log_if_due(records: Records) -> bool:
+    """Empties the log after a topic was deleted, also where that was cut before it came to this. False: has to be tried
+    again."""
+    due = await _due(records, LOG)
+    if due:
+        if not await records.empty_log():
+            return False
+        await _done(records, LOG, due)
+    return True
+
+
+async def _due(records: Records, name: str) -> int:
+    async with records.reading() as connection:
+        return (await connection.execute(select(state.c.value).where(state.c.name == name))).scalar() or 0
+
+
+async def _done(records: Records, name: str, due: int) -> None:
+    """What was deleted meanwhile stays due."""
+    async with records.writing() as connection:
+        await connection.execute(update(state).where(state.c.name == name, state.c.value == due).values(value=0))

@@ -19,6 +19,7 @@ from memory.access import (
 from memory.errors import InvalidMemory, MemoryConflict, MemoryUnavailable, NotThere
 from memory.operation import Operation, count_rows
 from memory.records import Project, Topic, checked_id, project_pool, user_pool
+from memory.removal import empty_log_if_due, note_log
 from memory.rows import memory_from_row, millis, owner_name, time_of, topic_from_row, topic_to_row
 from memory.tables import members, memories, pools, projects, topics
 from memory.topic_history import made_by_jobs, note_topic
@@ -159,8 +160,9 @@ class TopicStore:
             await operation.flush()
             await connection.execute(delete(topics).where(topics.c.id == topic.id))
             await note_topic(connection, viewer, self._now(), topic, None)
-        with contextlib.suppress(MemoryUnavailable):  # it is deleted; what its words stood in is overwritten in time
-            await self._records.empty_log()
+            await note_log(connection)
+        with contextlib.suppress(MemoryUnavailable):  # it is deleted; its words leave the log at the next upkeep
+            await empty_log_if_due(self._records)
         return sum(1 for row in rows if row["state"] == "active")
 
     async def drop_unused(self, viewer: Viewer, owner: Pool, topic_id: str) -> bool:
