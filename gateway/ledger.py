@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -177,18 +177,16 @@ class UsageLedger:
         sums = [func.coalesce(func.sum(table[name]), 0) for name in _COUNTERS]
         query = select(
             *columns,
-            table.key.label("_key"),
             func.count(),
             *sums,
             func.sum(table.cost_pico),
             func.count(table.cost_pico),
             func.min(table.reported),
-        ).group_by(*columns, table.key)
-        for condition in _conditions(table, wanted):
-            query = query.where(condition)
+        ).group_by(*columns)
         async with self._reading() as connection:
-            rows = (await connection.execute(query)).all()
-        return _merged(by, [row for row in rows if wanted.keys is None or wanted.keys(str(row[len(by)]))])
+            conditions = await _conditions(connection, wanted)
+            rows = (await connection.execute(query.where(*conditions))).all()
+        return _told(by, rows)
 
     async def causes(self, wanted: UsageFilter) -> dict[str, int]:
         """Calls by why the provider's cache broke; `none`: it did not. Raises LedgerClosed."""
@@ -196,19 +194,12 @@ class UsageLedger:
 
         from gateway.database import cause_table, usage_table
 
-        table, cause = usage_table.c, cause_table.c
-        query = (
-            select(table.key, cause.cause, func.count()).where(table.id == cause.id).group_by(table.key, cause.cause)
-        )
-        for condition in _conditions(table, wanted):
-            query = query.where(condition)
+        cause = cause_table.c
+        query = select(cause.cause, func.count()).where(usage_table.c.id == cause.id).group_by(cause.cause)
         async with self._reading() as connection:
-            rows = (await connection.execute(query)).all()
-        found: Counter[str] = Counter()
-        for key, name, calls in rows:
-            if wanted.keys is None or wanted.keys(str(key)):
-                found[str(name)] += int(calls)
-        return dict(found)
+            conditions = await _conditions(connection, wanted)
+            rows = (await connection.execute(query.where(*conditions))).all()
+        return {str(name): int(calls) for name, calls in rows}
 
     async def _opened_here(self) -> AsyncEngine:
         """Raises LedgerClosed when the database is known not to open."""
@@ -272,7 +263,14 @@ def _row(at: int, call: CallNote) -> dict[str, Any]:
     }
 
 
-def _conditions(table: Any, wanted: UsageFilter) -> list[Any]:
+async def _conditions(connection: AsyncConnection, wanted: UsageFilter) -> list[Any]:
+    """What holds of the rows a report covers. The keys somebody may know of are chosen before anything is counted:
+    counted key by key, a year of many chats would be a million rows."""
+    from sqlalchemy import func, select
+
+    from gateway.database import usage_table
+
+    table = usage_table.c
     out: list[Any] = []
     if wanted.since is not None:
         out.append(table.at >= _millis(wanted.since))
@@ -282,31 +280,27 @@ def _conditions(table: Any, wanted: UsageFilter) -> list[Any]:
         value = getattr(wanted, name)
         if value is not None:
             out.append(table[name] == value)
+    if wanted.keys is not None:
+        every = (await connection.execute(select(table.key).where(*out).distinct())).scalars()
+        among = json.dumps([key for key in every if wanted.keys(key)])
+        out.append(table.key.in_(select(func.json_each(among).table_valued("value").c.value)))
     return out
 
 
-def _merged(by: Sequence[str], rows: Sequence[Any]) -> list[UsageRow]:
-    """Rows come grouped by key as well, so that keys nobody may see can be left out; here they are joined again."""
-    groups: dict[tuple[str | None, ...], list[Any]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[: len(by)]), []).append(row)
-    at = len(by) + 1
+def _told(by: Sequence[UsageGroup], rows: Sequence[Any]) -> list[UsageRow]:
+    """Groups as values, in the order of their names."""
+    at = len(by)
     out: list[UsageRow] = []
-    for names, members in sorted(groups.items(), key=lambda item: tuple(str(part) for part in item[0])):
-        totals = [sum(int(row[at + 1 + i]) for row in members) for i in range(len(_COUNTERS))]
-        calls = sum(int(row[at]) for row in members)
-        priced = sum(int(row[at + 2 + len(_COUNTERS)]) for row in members)
-        pico = sum(int(row[at + 1 + len(_COUNTERS)] or 0) for row in members)
+    for row in sorted(rows, key=lambda row: tuple(str(part) for part in row[:at])):
+        calls, *sums = (int(value) for value in row[at : at + 1 + len(_COUNTERS)])
+        pico, priced, reported = row[at + 1 + len(_COUNTERS) :]
         out.append(
             UsageRow(
-                group=dict(zip(by, names, strict=True)),
+                group=dict(zip(by, row[:at], strict=True)),
                 calls=calls,
-                usage=Usage(
-                    **dict(zip(_COUNTERS, totals, strict=True)),
-                    reported=all(bool(row[at + 3 + len(_COUNTERS)]) for row in members),
-                ),
-                cost=Decimal(pico) / PICO if priced else None,
-                unpriced=calls - priced,
+                usage=Usage(**dict(zip(_COUNTERS, sums, strict=True)), reported=bool(reported)),
+                cost=Decimal(int(pico)) / PICO if priced else None,
+                unpriced=calls - int(priced),
             )
         )
     return out
