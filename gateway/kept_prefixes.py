@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from memory.cache_file import open_cache, remove_cache
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
@@ -22,11 +24,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FORMAT = 1
-_SCHEMA = f"""
+_SCHEMA = """
 CREATE TABLE notes (sha256 TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE prefixes (session TEXT PRIMARY KEY, owner TEXT, notes TEXT, always TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX prefixes_notes ON prefixes (notes);
-PRAGMA user_version = {FORMAT};
 """
 _UNUSED = "DELETE FROM notes WHERE NOT EXISTS (SELECT 1 FROM prefixes WHERE prefixes.notes = sha256)"
 
@@ -102,32 +103,12 @@ class KeptPrefixes:
 
     def _open(self) -> sqlite3.Connection:
         if self._file is None:
-            self._file = self._connect()
+            self._file = open_cache(self._path, _SCHEMA, FORMAT)
         return self._file
 
     def _renewed(self) -> sqlite3.Connection:
-        for ending in ("", "-journal"):
-            self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
+        remove_cache(self._path)
         return self._open()
-
-    def _connect(self) -> sqlite3.Connection:
-        """Raises DatabaseError for a file that is none of this format."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path.touch(mode=0o600)
-        file = sqlite3.connect(self._path, check_same_thread=False)
-        try:
-            for pragma in ("journal_mode=TRUNCATE", "synchronous=OFF", "secure_delete=ON"):
-                file.execute(f"PRAGMA {pragma}")
-            (version,) = file.execute("PRAGMA user_version").fetchone()
-            (tables,) = file.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if not tables:
-                file.executescript(_SCHEMA)
-            elif version != FORMAT:
-                raise sqlite3.DatabaseError("the file has another format")
-        except sqlite3.DatabaseError:
-            file.close()
-            raise
-        return file
 
 
 def _load(file: sqlite3.Connection, session: str) -> KeptPrefix | None:
