@@ -139,9 +139,10 @@ class Outbox:
         """Starts what is due; when something else is."""
         now = self._clock.now()
         later: list[datetime] = []
+        busy = set(self._busy)  # one that ends while this is read may have sent what is read as pending
         for head in await self._store.heads():
             line = line_of(head)
-            if line in self._busy:
+            if line in busy:
                 continue
             if now < head.next_at <= now + LONGEST_WAIT:  # further ahead: the clock was, when that was decided
                 later.append(head.next_at)
