@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,12 @@ import structlog
 
 from gateway.models.base import ModelError
 from gateway.sorting import NoAnswer
-from memory.errors import MemoryProblem
+from memory.errors import MemoryProblem, MemoryUnavailable
 from memory.records import Filters, ListQuery, Viewer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from datetime import datetime
 
     from gateway.clock import Clock
     from gateway.memories import MemoryPart
@@ -32,12 +34,15 @@ PAUSE_S = 1.0
 LEFT_MOST = 500
 LEFT_SINCE = timedelta(days=1)
 AUTHOR = "classifier"
+VIEWER = Viewer(user=None, author=AUTHOR, origin="recategorising", admin=True)
+EVERYBODY = dataclasses.replace(VIEWER, whole=True)
 
 
 class Classifier:
     """A queue of memories and the loop that sorts them. What fails or fits nowhere stays as it is.
 
-    `recategorize` sorts a person's memories when asked to, as a job.
+    What the queue has no room for is read from the records once it is empty. `recategorize` sorts a person's memories
+    when asked to, as a job.
     """
 
     def __init__(
@@ -55,7 +60,8 @@ class Classifier:
         self._recategorize = recategorize
         self._waiting: dict[str, Memory] = {}
         self._wake = asyncio.Event()
-        self._begun = False
+        self._left: datetime | None = clock.now() - LEFT_SINCE
+        self._reading: tuple[datetime, str | None] | None = None
         self.problem: str | None = None
         if models.for_role("helper") is not None:
             part.when_opened.append(self._join)
@@ -65,12 +71,11 @@ class Classifier:
         while (model := self._models.for_role("helper")) is not None:
             try:
                 memories = await self._part.open()
-                if not self._begun:
-                    self._join(memories)
-                    await self._take_up(memories)
-                    self._begun = True
-                await self._wake.wait()
-                self._wake.clear()
+                self._join(memories)
+                await self._take_up(memories)
+                if not self._waiting:
+                    self._wake.clear()
+                    await self._wake.wait()
                 await self._clock.sleep(PAUSE_S)
                 while self._waiting:
                     await self._sort(memories, model)
@@ -89,19 +94,30 @@ class Classifier:
             memories.recategorize = self._recategorize
 
     async def _take_up(self, memories: Memories) -> None:
-        """What waited when the daemon ended: the queue is in memory only. What fitted nowhere is asked once more."""
-        viewer = Viewer(user=None, author=AUTHOR, origin="recategorising", admin=True, whole=True)
-        found, _ = await memories.page(viewer, Filters(no_topic=True), ListQuery(sort="created", limit=LEFT_MOST))
-        since = self._clock.now() - LEFT_SINCE
-        for memory in found:
-            if memory.created_at >= since:
+        """Some of what waits in the records only: what the queue had no room for, and at a start what waited when the
+        daemon ended. What fitted nowhere is asked once more."""
+        while not self._waiting:
+            if self._reading is None:
+                if self._left is None:
+                    return
+                self._reading, self._left = (self._left, None), None
+            since, place = self._reading
+            query = ListQuery(sort="updated", limit=LEFT_MOST, after=place)
+            found, place = await memories.page(EVERYBODY, Filters(no_topic=True), query)
+            left = [memory for memory in found if memory.updated_at >= since]
+            self._reading = None if place is None or len(left) < len(found) else (since, place)
+            for memory in left:
                 self.consider(memory)
 
     def consider(self, memory: Memory) -> None:
         """Called with every memory that was written."""
-        if memory.state == "active" and memory.topic is None and len(self._waiting) < MOST:
+        if memory.state != "active" or memory.topic is not None:
+            return
+        if memory.id in self._waiting or len(self._waiting) < MOST:
             self._waiting[memory.id] = memory
             self._wake.set()
+        else:
+            self._left = memory.updated_at if self._left is None else min(self._left, memory.updated_at)
 
     async def _sort(self, memories: Memories, model: ChatModel) -> None:
         """One call for some memories of one pool."""
@@ -109,12 +125,15 @@ class Classifier:
         batch = [memory for memory in self._waiting.values() if memory.pool == pool][:BATCH]
         for memory in batch:
             del self._waiting[memory.id]
-        viewer = Viewer(user=None, author=AUTHOR, origin="recategorising", admin=True)
         try:
-            await self._sorter.sort(memories, model, viewer, batch)
+            await self._sorter.sort(memories, model, VIEWER, batch)
+        except MemoryUnavailable:
+            self._waiting = {memory.id: memory for memory in batch} | self._waiting
+            raise
         except ModelError as error:
             self.problem = f"Sorting memories into topics failed: {error}"
             log.warning("classifier.model_failed", error=str(error))
+            await self._clock.sleep(PAUSE_S * 10)
         except NoAnswer as error:
             self.problem = str(error)
         else:

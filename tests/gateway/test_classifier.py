@@ -16,7 +16,7 @@ from gateway.models.base import Finished, ModelBroken, TextDelta
 from gateway.models.policy import ModelPolicy, RolesPolicy
 from gateway.models.pool import ModelPool
 from memory.policy import MemoryPolicy
-from memory.records import Change, Draft
+from memory.records import Change, Draft, Filters
 from tests.gateway.test_memory_tools import Opened, no_vectors
 from tests.memory.opened import opened, person
 from tests.patience import until_equal
@@ -24,6 +24,8 @@ from tests.patience import until_equal
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
+
+    import pytest
 
     from gateway.classifier import Classifier
     from gateway.models.base import ModelEvent, ModelRequest
@@ -156,4 +158,51 @@ async def test_what_waited_when_the_daemon_ended_is_sorted_after_the_next_start(
     async with sorting(tmp_path, sorter) as (memories, clock, _):
         await asked(clock, sorter, 1)
         assert await topic_of(memories, tea.id, "preferences")
+        assert sorter.asked[0]["facts"] == {"1": "Ana drinks tea"}
+
+
+async def test_what_could_not_be_written_stays_in_the_queue_and_is_sorted_without_another_write(tmp_path: Path) -> None:
+    sorter = Sorter()
+    sorter.replies = ['{"1": "preferences"}', '{"1": "preferences"}']
+    async with sorting(tmp_path, sorter) as (memories, clock, _):
+        tea = (await memories.add(ANA, Draft(text="Ana drinks tea"))).memory
+        records = memories.store._records
+        records._wait_s = 0.01
+        async with records.writing():
+            await asked(clock, sorter, 1)
+            await asyncio.sleep(0.05)
+        records._wait_s = 10
+        await asked(clock, sorter, 2)
+        assert await topic_of(memories, tea.id, "preferences")
+
+
+async def test_what_the_queue_has_no_room_for_is_read_from_the_records_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.classifier.MOST", 10)
+    monkeypatch.setattr("gateway.classifier.LEFT_MOST", 10)
+    sorter = Sorter()
+    async with sorting(tmp_path, sorter) as (memories, clock, classifier):
+        long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+        drafts = [Draft(text=f"Ana likes number {number}", created_at=long_ago) for number in range(45)]
+        await memories.add_many(ANA, drafts)
+        sorter.replies = ["{}"] + [orjson.dumps({str(n): "preferences" for n in range(1, 11)}).decode()] * 5
+        await asked(clock, sorter, 6)
+        await until_equal(lambda: memories.store.count(ANA, Filters(no_topic=True)), 0)
+        assert {text for one in sorter.asked for text in one["facts"].values()} == {draft.text for draft in drafts}
+        await memories.add_many(ANA, [Draft(text=f"It rains on day {number}") for number in range(25)])
+        while classifier._waiting or classifier._left or classifier._reading or len(sorter.asked) < 10:
+            await clock.advance(1)
+            await asyncio.sleep(0.001)
+        await memories.add(ANA, Draft(text="Ana drinks tea"))
+        await asked(clock, sorter, 11)
+        assert list(sorter.asked[-1]["facts"].values()) == ["Ana drinks tea"]
+
+
+async def test_what_was_imported_with_older_dates_is_sorted_after_the_next_start(tmp_path: Path) -> None:
+    async with opened(tmp_path / "state.db", ManualClock(datetime(2026, 5, 1, tzinfo=UTC))) as memories:
+        await memories.add(ANA, Draft(text="Ana drinks tea", created_at=datetime(2020, 1, 1, tzinfo=UTC)))
+    sorter = Sorter()
+    async with sorting(tmp_path, sorter) as (_, clock, _):
+        await asked(clock, sorter, 1)
         assert sorter.asked[0]["facts"] == {"1": "Ana drinks tea"}
