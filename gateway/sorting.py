@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from memory.classify import SYSTEM, answer_schema, parse_answer, render_question, sorting_topics
-from memory.errors import MemoryConflict, NotThere
+from memory.errors import InvalidMemory, MemoryConflict, NotThere
 from memory.records import Change
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ async def _wait(work: Coroutine[Any, Any, Answer], /) -> Answer:
 
 
 class TopicSorter:
-    """What fits nowhere stays as it is, and so does what somebody has changed meanwhile."""
+    """What fits nowhere stays as it is, and so do what somebody has changed meanwhile and what is in a topic that
+    nothing is sorted into."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
@@ -51,8 +52,10 @@ class TopicSorter:
     ) -> int:
         """How many memories have another topic now. Raises ModelError, NoAnswer and MemoryUnavailable."""
         pool = batch[0].pool
-        topics = sorting_topics(await memories.topics.topics(viewer, pool))
-        if not topics:
+        topics = sorting_topics(await memories.topics.topics(viewer, pool), pool)
+        known = {None, *(topic.id for topic in topics)}
+        batch = [memory for memory in batch if memory.topic in known]
+        if not topics or not batch:
             return 0
         chosen = await wait(
             self._asker.ask(
@@ -78,7 +81,7 @@ async def _move(memories: Memories, viewer: Viewer, memory: Memory, topic: Topic
     change = Change(topic=topic.id, revision=memory.revision)
     try:
         await memories.update(dataclasses.replace(viewer, why="sorted"), memory.id, change)
-    except (MemoryConflict, NotThere) as error:
+    except (InvalidMemory, MemoryConflict, NotThere) as error:
         log.info("sorting.left_alone", error=str(error))
         return False
     return True

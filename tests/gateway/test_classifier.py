@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from gateway.classifier import VIEWER
 from gateway.clock import ManualClock
 from gateway.ledger import UsageLedger
 from gateway.memory_wiring import build_memory_work
@@ -16,13 +17,13 @@ from gateway.models.base import Finished, ModelBroken, TextDelta
 from gateway.models.policy import ModelPolicy, RolesPolicy
 from gateway.models.pool import ModelPool
 from memory.policy import MemoryPolicy
-from memory.records import Change, Draft, Filters
+from memory.records import Change, Draft, Filters, TopicChange, TopicDraft, user_pool
 from tests.gateway.test_memory_tools import Opened, no_vectors
-from tests.memory.opened import opened, person
+from tests.memory.opened import ROOT, opened, person
 from tests.patience import until_equal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     import pytest
@@ -42,10 +43,13 @@ class Sorter:
 
     def __init__(self) -> None:
         self.replies: list[str] = []
-        self.asked: list[dict[str, dict[str, str]]] = []
+        self.asked: list[dict[str, Any]] = []
+        self.told: Callable[[], Awaitable[object]] | None = None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         self.asked.append(orjson.loads(request.prompt.messages[0].text))
+        if self.told is not None:
+            await self.told()
         text = self.replies.pop(0) if self.replies else "{}"
         if text == "broken":
             raise ModelBroken("The helper model is away.")
@@ -206,3 +210,55 @@ async def test_what_was_imported_with_older_dates_is_sorted_after_the_next_start
     async with sorting(tmp_path, sorter) as (_, clock, _):
         await asked(clock, sorter, 1)
         assert sorter.asked[0]["facts"] == {"1": "Ana drinks tea"}
+
+
+async def test_a_topic_that_needs_properties_or_belongs_to_a_project_is_offered_to_nobody_else(tmp_path: Path) -> None:
+    sorter = Sorter()
+    async with sorting(tmp_path, sorter) as (memories, clock, _):
+        await memories.topics.put_project(ROOT, "bridge", name="Bridge", with_members=["ana"])
+        for draft in (
+            TopicDraft(name="customers", description="what customers want", scope_properties=("customer",)),
+            TopicDraft(name="bridge", description="what Ana builds", project="bridge"),
+        ):
+            await memories.topics.add_topic(ANA, user_pool("ana"), draft)
+        tea = (await memories.add(ANA, Draft(text="Ana drinks tea"))).memory
+        await asked(clock, sorter, 1)
+        assert [one["name"] for one in sorter.asked[0]["topics"]] == [
+            "decisions",
+            "preferences",
+            "projects",
+            "reference",
+        ]
+        assert await topic_of(memories, tea.id, None)
+
+
+async def test_what_a_topic_does_not_take_stays_and_the_others_are_sorted(tmp_path: Path) -> None:
+    sorter = Sorter()
+    async with sorting(tmp_path, sorter) as (memories, clock, classifier):
+        sorter.told = lambda: memories.topics.edit_topic(
+            ANA, preferences.id, TopicChange(scope_properties=("customer",))
+        )
+        preferences = next(one for one in await memories.topics.topics(ANA) if one.name == "preferences")
+        tea = (await memories.add(ANA, Draft(text="Ana drinks tea"))).memory
+        book = (await memories.add(ANA, Draft(text="Ana reads the manual"))).memory
+        sorter.replies = ['{"1": "preferences", "2": "reference"}']
+        await asked(clock, sorter, 1)
+        assert await topic_of(memories, book.id, "reference")
+        assert await topic_of(memories, tea.id, None)
+        assert classifier.problem is None
+
+
+async def test_sorting_everything_again_leaves_what_is_bound_to_a_project(tmp_path: Path) -> None:
+    sorter = Sorter()
+    async with sorting(tmp_path, sorter) as (memories, _, classifier):
+        await memories.topics.put_project(ROOT, "bridge", name="Bridge", with_members=["ana"])
+        draft = TopicDraft(name="bridge", description="what Ana builds", project="bridge")
+        await memories.topics.add_topic(ANA, user_pool("ana"), draft)
+        pier = (await memories.add(ANA, Draft(text="The pier is cracked", topic="bridge"))).memory
+        tea = (await memories.add(ANA, Draft(text="Ana drinks tea", topic="decisions"))).memory
+        sorter.replies = ['{"1": "preferences", "2": "preferences"}']
+        model = classifier._models.for_role("helper")
+        assert model is not None
+        assert await classifier._sorter.sort(memories, model, VIEWER, [pier, tea]) == 1
+        assert sorter.asked[0]["facts"] == {"1": tea.text}
+        assert await topic_of(memories, pier.id, "bridge")

@@ -6,18 +6,22 @@ from datetime import UTC, datetime
 import pytest
 
 from memory.classify import answer_schema, parse_answer, render_question, sorting_topics
-from memory.records import Topic, user_pool
+from memory.records import Topic, project_pool, user_pool
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
 
 
-def topic(name: str, *, bounded: bool = False) -> Topic:
+def topic(
+    name: str, *, bounded: bool = False, scope_properties: tuple[str, ...] = (), project: str | None = None
+) -> Topic:
     return Topic(
         id=f"id-{name}",
         owner=user_pool("ana"),
         name=name,
         description=f"what is {name}",
         bounded=bounded,
+        scope_properties=scope_properties,
+        project=project,
         created_at=AT,
         updated_at=AT,
     )
@@ -54,5 +58,13 @@ def test_facts_are_data_in_the_question() -> None:
     assert answer_schema(TOPICS, 1)["properties"]["1"]["enum"] == ["preferences", "decisions", None]
 
 
-def test_single_facts_are_not_sorted_into_a_running_summary() -> None:
-    assert sorting_topics([topic("profile", bounded=True), *TOPICS]) == TOPICS
+def test_single_facts_are_not_sorted_into_a_running_summary_nor_where_they_need_properties() -> None:
+    others = [topic("profile", bounded=True), topic("customers", scope_properties=("customer",))]
+    assert sorting_topics([*others, *TOPICS], user_pool("ana")) == TOPICS
+
+
+def test_only_a_projects_own_facts_are_sorted_into_what_is_recalled_there_alone() -> None:
+    bound = topic("bridge", project="bridge")
+    assert sorting_topics([bound, *TOPICS], user_pool("ana")) == TOPICS
+    assert sorting_topics([bound, *TOPICS], project_pool("tunnel")) == TOPICS
+    assert sorting_topics([bound, *TOPICS], project_pool("bridge")) == [bound, *TOPICS]
