@@ -52,6 +52,8 @@ MOST_POOLS = 1000
 
 WORDS = "words"
 CUT_AT_ONCE = 200
+EXPORTS = 2
+"""Exports at once; others wait for their turn."""
 
 UNSORTED_POOL = memories.c.pool.concat("")
 """The pool for rows that are chosen by id: as a column it would make SQLite read all of a pool instead."""
@@ -91,6 +93,7 @@ class MemoryStore:
         self.jobs = JobStore(records, fulltext, new_id=new_id, now=now)
         self.settings = SettingStore(records)
         self.learning = LearningStore(records, fulltext, policy, new_id=new_id)
+        self._exports = asyncio.Semaphore(EXPORTS)
         self.after_purge: list[Callable[[Purged], Awaitable[None]]] = []
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -197,9 +200,10 @@ class MemoryStore:
         return found
 
     async def export(self, viewer: Viewer, pool: Pool, into: IO[bytes]) -> None:
-        """The pool as JSON lines, as it is at one moment."""
-        now = self._now()
-        await self._records.read(lambda connection: write_pool(connection, viewer, pool, into, now))
+        """The pool as JSON lines, as it is at one moment. Some at once: searches need the same threads."""
+        async with self._exports:
+            now = self._now()
+            await self._records.read(lambda connection: write_pool(connection, viewer, pool, into, now))
 
     # --- writing --------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import io
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -15,9 +17,11 @@ from memory.fulltext import FullText
 from memory.policy import MemoryPolicy
 from memory.records import KEEP, Change, Draft, Filters, ListQuery, TopicChange, TopicDraft, Written, user_pool
 from memory.removal import purge_rows
+from memory.store import EXPORTS
 from memory.text import cut
 from tests.memory.leftovers import files_with_text
 from tests.memory.opened import ROOT, exported, opened, person, taken_in
+from tests.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -537,3 +541,34 @@ async def test_a_memory_keeps_the_id_it_is_known_by_elsewhere_and_is_taken_over_
     await memories.purge(person("ana"), [first.memory.id])
     (never,) = await memories.add_many(taking, [dataclasses.replace(draft, text="Ana prefers night trains.")])
     assert isinstance(never, Forgotten)
+
+
+class HeldFile(io.BytesIO):
+    """A file whose writer waits until it may go on."""
+
+    def __init__(self, going: set[HeldFile], go_on: threading.Event) -> None:
+        super().__init__()
+        self._going = going
+        self._go_on = go_on
+
+    def truncate(self, size: int | None = None, /) -> int:
+        self._going.add(self)
+        self._go_on.wait(5)
+        return super().truncate(size)
+
+
+async def test_exports_leave_threads_for_searches(memories: Memories) -> None:
+    await added(memories, "Ana drinks tea")
+    going: set[HeldFile] = set()
+    go_on = threading.Event()
+    files = [HeldFile(going, go_on) for _ in range(40)]
+    exports = [asyncio.create_task(memories.export(ANA, file)) for file in files]
+    try:
+        await until(lambda: len(going) >= EXPORTS)
+        for _ in range(3):
+            assert await texts(memories, "tea") == ["Ana drinks tea"]
+        assert len(going) == EXPORTS
+    finally:
+        go_on.set()
+        await asyncio.gather(*exports)
+    assert all(b"Ana drinks tea" in file.getvalue() for file in files)
