@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import bindparam, delete, func, insert, or_, select, update
 
 from memory.access import (
     INSTANCE,
@@ -26,7 +26,7 @@ from memory.topic_history import made_by_jobs, note_topic
 from memory.topics import PROJECT_DEFAULTS, USER_DEFAULTS, bounded_place, changed_draft, checked_draft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Select
@@ -34,10 +34,13 @@ if TYPE_CHECKING:
 
     from memory.database import Records
     from memory.fulltext import FullText
-    from memory.records import Pool, TopicChange, TopicDraft, Viewer
+    from memory.records import Memory, Pool, TopicChange, TopicDraft, Viewer
 
 MAX_TOPICS = 200
 MAX_MEMBERS = 10_000
+PAGE = 200
+
+PUT_IN_PLACE = update(memories).where(memories.c.id == bindparam("_id")).values(place=bindparam("_place"))
 
 
 class TopicStore:
@@ -154,16 +157,18 @@ class TopicStore:
         async with self._records.writing() as connection:
             topic = await self._changeable(connection, viewer, topic_id)
             operation = Operation(connection, self._fulltext, viewer, name=self._new_id(), now=self._now())
-            rows = (await connection.execute(select(memories).where(memories.c.topic == topic.id))).mappings().all()
-            for row in rows:
-                operation.update(memory_from_row(row), "classified", topic=None, place=None)
-            await operation.flush()
+            active = 0
+            async for page in _held_by(connection, topic):
+                for memory in page:
+                    operation.update(memory, "classified", topic=None, place=None)
+                await operation.flush()
+                active += sum(1 for memory in page if memory.state == "active")
             await connection.execute(delete(topics).where(topics.c.id == topic.id))
             await note_topic(connection, viewer, self._now(), topic, None)
             await note_log(connection)
         with contextlib.suppress(MemoryUnavailable):  # it is deleted; its words leave the log at the next upkeep
             await empty_log_if_due(self._records)
-        return sum(1 for row in rows if row["state"] == "active")
+        return active
 
     async def drop_unused(self, viewer: Viewer, owner: Pool, topic_id: str) -> bool:
         """Deletes a topic that a job has made, nobody has changed, and no active memory has. Raises NotThere."""
@@ -192,17 +197,18 @@ class TopicStore:
 
     async def _place_again(self, connection: AsyncConnection, topic: Topic) -> None:
         """Gives every memory of a topic the place it has under new rules. Raises MemoryConflict for two in one."""
-        query = select(memories).where(memories.c.topic == topic.id)
         taken: set[str] = set()
-        for row in (await connection.execute(query)).mappings().all():
-            memory = memory_from_row(row)
-            lacking = topic.bounded and any(name not in memory.properties for name in topic.scope_properties)
-            place = None if lacking else bounded_place(memory.pool, topic, memory.properties)
-            if memory.state == "active" and (lacking or (place is not None and place in taken)):
-                raise MemoryConflict("The topic holds more than one memory of a scope. Merge or move them first.")
-            if memory.state == "active" and place is not None:
-                taken.add(place)
-            await connection.execute(update(memories).where(memories.c.id == memory.id).values(place=place))
+        async for page in _held_by(connection, topic):
+            places: list[dict[str, str | None]] = []
+            for memory in page:
+                lacking = topic.bounded and any(name not in memory.properties for name in topic.scope_properties)
+                place = None if lacking else bounded_place(memory.pool, topic, memory.properties)
+                if memory.state == "active" and (lacking or (place is not None and place in taken)):
+                    raise MemoryConflict("The topic holds more than one memory of a scope. Merge or move them first.")
+                if memory.state == "active" and place is not None:
+                    taken.add(place)
+                places.append({"_id": memory.id, "_place": place})
+            await connection.execute(PUT_IN_PLACE, places)
 
     # --- projects -------------------------------------------------------------------------------------------------
 
@@ -280,6 +286,18 @@ async def insert_topic(connection: AsyncConnection, viewer: Viewer, topic: Topic
         raise MemoryConflict(f"There are {MAX_TOPICS} topics already. Delete one first.")
     await connection.execute(insert(topics).values(topic_to_row(topic)))
     await note_topic(connection, viewer, now, None, topic)
+
+
+async def _held_by(connection: AsyncConnection, topic: Topic) -> AsyncGenerator[list[Memory], None]:
+    """The rows of a topic in any state, in pages: between two of them others have their turn."""
+    last = 0
+    while True:
+        query = select(memories).where(memories.c.topic == topic.id, memories.c.number > last)
+        rows = (await connection.execute(query.order_by(memories.c.number).limit(PAGE))).mappings().all()
+        if not rows:
+            return
+        last = rows[-1]["number"]
+        yield [memory_from_row(row) for row in rows]
 
 
 def _names_of(owner: Pool | None) -> Select[tuple[str]]:

@@ -6,10 +6,12 @@ import asyncio
 import dataclasses
 import io
 import threading
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import event
 
 from gateway.clock import ManualClock
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
@@ -24,11 +26,11 @@ from tests.memory.opened import ROOT, exported, opened, person, taken_in
 from tests.patience import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from memory.memory import Memories
-    from memory.records import Memory, Origin
+    from memory.records import Memory, Origin, Topic
 
 ANA = person("ana")
 BOB = person("bob")
@@ -572,3 +574,60 @@ async def test_exports_leave_threads_for_searches(memories: Memories) -> None:
         go_on.set()
         await asyncio.gather(*exports)
     assert all(b"Ana drinks tea" in file.getvalue() for file in files)
+
+
+@contextmanager
+def executed(memories: Memories) -> Iterator[list[tuple[str, Any]]]:
+    """The statements that are executed meanwhile, each with its parameters: a list, where it is for many rows."""
+    statements: list[tuple[str, Any]] = []
+
+    def note(_connection: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+        statements.append((statement, parameters))
+
+    engine = memories.store._records._engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield statements
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+async def full_topic(memories: Memories, count: int, *properties: str) -> Topic:
+    draft = TopicDraft(name="rooms", description="what is in a room", scope_properties=properties)
+    topic = await memories.topics.add_topic(ANA, user_pool("ana"), draft)
+    drafts = [
+        Draft(text=f"Room {number} is warm", topic=topic.id, properties=dict.fromkeys(properties, str(number)))
+        for number in range(count)
+    ]
+    await memories.add_many(ANA, drafts)
+    return topic
+
+
+async def test_a_large_topic_is_deleted_page_by_page_and_as_one_change(
+    memories: Memories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.topic_store.PAGE", 10)
+    topic = await full_topic(memories, 35)
+    gone = (await memories.page(ANA, Filters(topics=(topic.id,)), ListQuery(limit=1)))[0][0]
+    await memories.delete(ANA, gone.id)
+    with executed(memories) as statements:
+        assert await memories.topics.delete_topic(ANA, topic.id) == 34
+    written = [len(given) for statement, given in statements if statement.startswith("UPDATE memories")]
+    assert written == [10, 10, 10, 5]
+    assert await memories.store.count(ANA, Filters(no_topic=True)) == 34
+    changes = {(await memories.history(ANA, one.id))[0].operation for one in (await memories.page(ANA))[0]}
+    assert len(changes) == 1
+
+
+async def test_a_large_topic_that_becomes_bounded_takes_few_statements(
+    memories: Memories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.topic_store.PAGE", 10)
+    topic = await full_topic(memories, 35, "room")
+    with executed(memories) as statements:
+        await memories.topics.edit_topic(ANA, topic.id, TopicChange(bounded=True))
+    assert sum(statement.startswith("UPDATE memories ") for statement, _ in statements) == 4
+    found, _ = await memories.page(ANA, Filters(topics=(topic.id,)))
+    assert len({memory.place for memory in found} - {None}) == 35
+    with pytest.raises(MemoryConflict, match="more than one memory"):
+        await memories.topics.edit_topic(ANA, topic.id, TopicChange(scope_properties=()))
