@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from memory.records import Pool
 
 MAX_TERMS = 64
+AT_ONCE = 20_000
+"""Characters that are cut in the event loop; more in a thread."""
+
 TABLE = "memory_text"
 
 _HITS = (
@@ -48,17 +52,22 @@ class FullText:
 
     async def put(self, connection: AsyncConnection, rows: Iterable[tuple[int, str, str]]) -> None:
         """(number, pool, text) of each memory; its former row goes."""
-        fields: list[dict[str, Any]] = [
-            {"number": number, "pool": _pool_term(pool), "words": " ".join(self.terms(words))}
-            for number, pool, words in rows
-        ]
-        if not fields:
+        given = list(rows)
+        if not given:
             return
+        lengthy = sum(len(words) for _, _, words in given) > AT_ONCE
+        fields = await asyncio.to_thread(self._cut, given) if lengthy else self._cut(given)
         await self.drop(connection, [row["number"] for row in fields])
         await connection.execute(
             text(f"INSERT INTO {TABLE} (rowid, pool, words) VALUES (:number, :pool, :words)"),  # noqa: S608
             fields,
         )
+
+    def _cut(self, rows: Sequence[tuple[int, str, str]]) -> list[dict[str, Any]]:
+        return [
+            {"number": number, "pool": _pool_term(pool), "words": " ".join(self.terms(words))}
+            for number, pool, words in rows
+        ]
 
     @property
     def version(self) -> int:

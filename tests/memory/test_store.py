@@ -631,3 +631,19 @@ async def test_a_large_topic_that_becomes_bounded_takes_few_statements(
     assert len({memory.place for memory in found} - {None}) == 35
     with pytest.raises(MemoryConflict, match="more than one memory"):
         await memories.topics.edit_topic(ANA, topic.id, TopicChange(scope_properties=()))
+
+
+async def test_long_texts_are_cut_beside_the_event_loop(tmp_path: Path, clock: ManualClock) -> None:
+    threads: set[threading.Thread] = set()
+
+    def noting(text: str) -> list[str]:
+        threads.add(threading.current_thread())
+        return cut(text)
+
+    async with opened(tmp_path / "state.db", clock, fulltext=FullText(noting)) as memories:
+        await memories.add_many(ANA, [Draft(text="Ana drinks tea")])
+        assert threads == {threading.main_thread()}
+        threads.clear()
+        await memories.add_many(ANA, [Draft(text=f"Day {number}: " + "it rains " * 300) for number in range(10)])
+        assert threading.main_thread() not in threads
+        assert len(await texts(memories, "rains")) == 10
