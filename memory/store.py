@@ -297,8 +297,12 @@ class MemoryStore:
             return done, first, await last_change(operation.connection)
 
     async def purge_old(self, through: datetime) -> int:
-        """Deletes for good what has been in the trash since a time or longer, of everybody. For upkeep only."""
-        return len((await self.purge_trash(EVERYBODY, NO_FILTERS, through)).memories)
+        """Deletes for good all that has been in the trash since a time or longer, of everybody. For upkeep only."""
+        gone = 0
+        while part := (await self.purge_trash(EVERYBODY, NO_FILTERS, through)).memories:
+            gone += len(part)
+            await asyncio.sleep(0)
+        return gone
 
     async def due_pools(self, policy: RetentionPolicy) -> list[Pool]:
         """Whoever has memories that are due for the trash. For upkeep only."""

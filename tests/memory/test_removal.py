@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory.memory import Memories
-    from memory.records import Memory, Viewer
+    from memory.records import Memory, Viewer, Written
     from memory.removal import Purged
 
 ANA = person("ana")
@@ -88,6 +88,28 @@ async def test_what_went_to_the_trash_again_stays_as_long_as_everything_else(
     await memories.delete(ANA, fact.id)
     assert await memories.store.purge_old(START) == 0
     assert await memories.store.purge_old(clock.now()) == 1
+
+
+async def test_all_that_is_due_goes_in_one_upkeep_and_others_write_meanwhile(
+    memories: Memories, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.store.CHUNK", 10)
+    for n in range(25):
+        await trashed(memories, f"fact {n}")
+    left: list[int] = []
+
+    async def write(gone: Purged) -> None:
+        if not left:
+            writing.append(asyncio.create_task(memories.add(ANA, Draft(text="Ana drinks tea"))))
+        found, _ = await memories.page(ANA, query=ListQuery(state="trashed"))
+        left.append(len(found))
+
+    writing: list[asyncio.Task[Written]] = []
+    memories.store.after_purge.append(write)
+    assert await memories.store.purge_old(clock.now()) == 25
+    assert left == [15, 5, 0]
+    assert writing[0].done()
+    assert await memories.store.count(ANA) == 1
 
 
 async def test_a_trash_that_two_empty_at_once_is_emptied_once(memories: Memories) -> None:
