@@ -187,12 +187,14 @@ class MemoryStore:
 
     async def as_they_were(self, viewer: Viewer, wanted: Collection[tuple[str, int]]) -> dict[tuple[str, int], Memory]:
         """Memories in one of their revisions each, from the history; not those whose words are gone for good."""
-        ids = sorted({memory_id for memory_id, _ in wanted})
+        pairs = sorted(wanted)
+        revision = audit.c.after["revision"].as_integer()
         found: dict[tuple[str, int], Memory] = {}
         async with self._records.reading() as connection:
-            for at in range(0, len(ids), CHUNK):
+            for at in range(0, len(pairs), CHUNK):
+                ids, revisions = zip(*pairs[at : at + CHUNK], strict=True)
                 query = select(audit.c.row, audit.c.after).where(
-                    audit.c.row.in_(ids[at : at + CHUNK]), audit.c.after.is_not(None), readable(viewer, audit.c.pool)
+                    audit.c.row.in_(set(ids)), revision.in_(set(revisions)), readable(viewer, audit.c.pool)
                 )
                 for row, after in await connection.execute(query.order_by(audit.c.id)):
                     if (row, after["revision"]) in wanted:

@@ -647,3 +647,18 @@ async def test_long_texts_are_cut_beside_the_event_loop(tmp_path: Path, clock: M
         await memories.add_many(ANA, [Draft(text=f"Day {number}: " + "it rains " * 300) for number in range(10)])
         assert threading.main_thread() not in threads
         assert len(await texts(memories, "rains")) == 10
+
+
+async def test_one_revision_of_a_memory_is_read_without_all_the_others(memories: Memories) -> None:
+    first = await added(memories, "Ana lives in Prague")
+    for number in range(30):
+        await memories.update(ANA, first.id, Change(text=f"Ana lives in street {number}"))
+    with executed(memories) as statements:
+        found = await memories.store.as_they_were(ANA, {(first.id, 1), (first.id, 4), (first.id, 99)})
+    assert {place: memory.text for place, memory in found.items()} == {
+        (first.id, 1): "Ana lives in Prague",
+        (first.id, 4): "Ana lives in street 2",
+    }
+    async with memories.store._records.reading() as connection:
+        read = [len((await connection.exec_driver_sql(*one)).all()) for one in statements]
+    assert read == [2]
