@@ -17,6 +17,7 @@ from gateway.refill import refill
 from sessions.files import DirectoryLock, load_boot_id
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from gateway.config import Config
@@ -81,19 +82,10 @@ class Daemon:
                 self.ready.set()
                 # what imports large packages comes last: in their threads they would slow down everything above
                 background += [
-                    loops.create_task(parts.tokens.load(), name="tokens"),
-                    loops.create_task(parts.memory.run(), name="memory"),
-                    loops.create_task(parts.classifier.run(), name="classifier"),
-                    loops.create_task(parts.memory_jobs.run(), name="memory jobs"),
-                    loops.create_task(parts.remember.run(), name="learning"),
-                    loops.create_task(parts.engram_learning.run(), name="engram"),
-                    loops.create_task(parts.vectors.run(), name="vectors"),
-                    loops.create_task(parts.said.run(), name="vectors of messages"),
-                    loops.create_task(parts.workspaces.run(), name="workspace files"),
-                    loops.create_task(parts.models.warm(), name="model"),
-                    loops.create_task(parts.ledger.run(), name="ledger"),
-                    loops.create_task(refill(parts), name="ledger refill"),
-                    loops.create_task(parts.archive.run(), name="archive"),
+                    *(
+                        loops.create_task(parts.background.keep(name, run), name=name)
+                        for name, run in housekeeping(parts)
+                    ),
                     loops.create_task(parts.scheduler.run(), name="scheduler"),
                     loops.create_task(parts.jobs.run(), name="jobs"),
                 ]
@@ -127,6 +119,25 @@ class Daemon:
             raise CannotListen(error.errno, os.strerror(error.errno or 0).lower()) from error
         host, port = runner.addresses[0][:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def housekeeping(parts: Parts) -> list[tuple[str, Callable[[], Awaitable[object]]]]:
+    """What replies go on without, by its name in the log and in `/readyz`."""
+    return [
+        ("tokens", parts.tokens.load),
+        ("memory", parts.memory.run),
+        ("classifier", parts.classifier.run),
+        ("memory jobs", parts.memory_jobs.run),
+        ("learning", parts.remember.run),
+        ("engram", parts.engram_learning.run),
+        ("vectors", parts.vectors.run),
+        ("vectors of messages", parts.said.run),
+        ("workspace files", parts.workspaces.run),
+        ("model", parts.models.warm),
+        ("ledger", parts.ledger.run),
+        ("ledger refill", lambda: refill(parts)),
+        ("archive", parts.archive.run),
+    ]
 
 
 async def serve(config: Config, data_dir: Path) -> int:

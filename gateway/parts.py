@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.announce import announce, announce_progress
+from gateway.background import Background
 from gateway.bus import EventBus
 from gateway.calls import CallWatch
 from gateway.cleanup import Cleanup
@@ -123,6 +124,10 @@ class Parts:
     @cached_property
     def bus(self) -> EventBus:
         return EventBus(self.clock.new_id())
+
+    @cached_property
+    def background(self) -> Background:
+        return Background(self.clock)
 
     @cached_property
     def scheduler(self) -> Scheduler:

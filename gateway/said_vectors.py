@@ -102,6 +102,8 @@ class SaidVectors:
         """Begins when the embedding model is there; follows the archive from then on."""
         if not self.configured:
             return
+        if self.indexer is not None:
+            await self.indexer.close()  # it failed, and begins again
         inner = await self._vectors.opened()
         paced = PacedEmbedder(inner, rest=REST, monotonic=self._clock.monotonic, sleep=self._clock.sleep)
         self._embedder = GuardedEmbedder(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 
 class MemoryProblem(Exception):
     """Base of all refusals of memory."""
@@ -34,3 +36,11 @@ class Forgotten(MemoryProblem):
 
 class MemoryUnavailable(MemoryProblem):
     """The records cannot be reached now; try again in a moment."""
+
+
+def innermost(error: Exception) -> BaseException:
+    """The first error of a group, or of a group in it."""
+    found: BaseException = error
+    while isinstance(found, BaseExceptionGroup):
+        found = cast("BaseExceptionGroup[BaseException]", found).exceptions[0]
+    return found

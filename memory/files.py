@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memory.chunk import chunk, lines_of
 from memory.chunks import is_damage, searched_text
-from memory.errors import InvalidMemory, NotThere
+from memory.errors import InvalidMemory, NotThere, innermost
 from memory.indexing import Indexable, IndexChange, SourceFailed
 from memory.recall import Recalled
 from memory.search import Found, SearchResult, search
-from memory.workspace import OF_PROJECT, ROOT_FILE, is_hidden, read, scan, stamp_now
+from memory.workspace import OF_PROJECT, ROOT_FILE, UNUSABLE_NAME, is_folder, is_hidden, read, scan, spoken, stamp_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -155,9 +155,10 @@ class WorkspaceFiles:
                     if changes or not begun:  # what happened before it watched is found by the comparison
                         self._wake.set()
                     begun = True
-            except (OSError, RuntimeError) as error:
-                why = str(error).partition(" about [")[0]  # no paths
-                self._unwatched = f"The folders cannot be watched ({why}); they are compared every {RETRY_S:g} s."
+            except Exception as error:  # watchfiles has errors of its own, in groups
+                self._unwatched = (
+                    f"The folders cannot be watched ({_why(error)}); they are compared every {RETRY_S:g} s."
+                )
             self._wake.set()
             if not self._rewatch.is_set():
                 await self._sleep(RETRY_S)
@@ -180,7 +181,7 @@ class WorkspaceFiles:
                         self._rounds += 1
                         self._compared.notify_all()
             except (OSError, sqlite3.Error) as error:
-                self._unfollowed = f"Workspace files are not followed now: {error}."
+                self._unfollowed = f"Workspace files are not followed now: {_why(error)}."
                 if is_damage(error):
                     await self._in_thread(self._database.renew)
                     self._on_renewed()
@@ -246,8 +247,11 @@ class WorkspaceFiles:
         left_out: list[tuple[str, str, str]] = []
         for word, folder in self._roots.items():
             for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
-                if entry.is_dir() and not is_hidden(entry.name):
-                    shelf = f"{word}:{entry.name}"
+                if not is_hidden(entry.name) and is_folder(entry):
+                    shelf = f"{word}:{spoken(entry.name)}"
+                    if shelf != f"{word}:{entry.name}":
+                        left_out.append((shelf, ".", UNUSABLE_NAME))
+                        continue
                     there = scan(entry)
                     found[shelf] = there.files
                     folders.update(there.folders)
@@ -409,6 +413,13 @@ class WorkspaceFiles:
             raise SourceFailed(f"Workspace files cannot be read: {error}.") from error
 
 
+def _why(error: Exception) -> str:
+    """An error's words without the paths it names."""
+    first = innermost(error)
+    told = (isinstance(first, OSError) and first.strerror) or str(first).partition(" about [")[0]
+    return "a name is no UTF-8" if "decode path" in told else told
+
+
 def _can_watch(folders: Sequence[str]) -> bool:
     from watchfiles._rust_notify import RustNotify
 
@@ -418,7 +429,7 @@ def _can_watch(folders: Sequence[str]) -> bool:
             return True
     except FileNotFoundError:
         return True
-    except OSError:
+    except (OSError, RuntimeError):
         return False
 
 

@@ -22,6 +22,7 @@ ENDING = ".md"
 MAX_DEPTH = 16
 MAX_PATH = 1000
 LINK = "It is a link; links are not followed."
+UNUSABLE_NAME = "Its name has a backslash, or is no UTF-8. Rename it."
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -83,7 +84,12 @@ def scan(root: Path) -> Scan:
             found.left_out[ROOT_FILE] = LINK if stat.S_ISLNK(told.st_mode) else "It is no file."
     except OSError:
         pass
-    if (root / FOLDER).is_symlink():
+    try:
+        link = (root / FOLDER).is_symlink()
+    except OSError as error:
+        found.left_out["."] = _unreadable(error)
+        return found
+    if link:
         found.left_out[FOLDER] = LINK
     else:
         _scan_folder(os.fspath(root / FOLDER), FOLDER, MAX_DEPTH, found)
@@ -100,17 +106,17 @@ def _scan_folder(folder: str, prefix: str, depth: int, found: Scan) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        found.left_out[_shown(prefix)] = f"The folder cannot be read: {error.strerror}."
+        found.left_out[spoken(prefix)] = _unreadable(error)
 
 
 def _look_at(entry: os.DirEntry[str], name: str, depth: int, found: Scan) -> None:
-    folder = entry.is_dir()
+    folder = is_folder(entry)
     if not folder and not has_ending(entry.name):
         return
     if entry.is_symlink():
-        found.left_out[_shown(name)] = LINK
-    elif _shown(name) != name or "\\" in name:
-        found.left_out[_shown(name)] = "Its name has a backslash, or is no UTF-8. Rename it."
+        found.left_out[spoken(name)] = LINK
+    elif spoken(name) != name or "\\" in name:
+        found.left_out[spoken(name)] = UNUSABLE_NAME
     elif not folder and entry.is_file(follow_symlinks=False):
         with contextlib.suppress(FileNotFoundError):
             found.files[name] = stamp_of(entry.stat(follow_symlinks=False))
@@ -120,7 +126,19 @@ def _look_at(entry: os.DirEntry[str], name: str, depth: int, found: Scan) -> Non
         found.left_out[name] = f"Folders are read {MAX_DEPTH} deep."
 
 
-def _shown(name: str) -> str:
+def is_folder(entry: os.DirEntry[str] | Path) -> bool:
+    """Also a link that leads to one, or where nobody can follow it."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return entry.is_symlink()
+
+
+def _unreadable(error: OSError) -> str:
+    return f"The folder cannot be read: {error.strerror}."
+
+
+def spoken(name: str) -> str:
     """A name as it can be spoken of, whatever its bytes are."""
     return name.encode("utf-8", "replace").decode()
 

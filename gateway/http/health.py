@@ -170,4 +170,5 @@ def daemon_checks(parts: Parts) -> dict[str, Check]:
         "recall": recall,
         "files": files,
         "jobs": jobs,
+        "background": lambda: _well_unless(parts.background.problem),
     }

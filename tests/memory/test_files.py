@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import sqlite3
 from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,7 +29,6 @@ from tests.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
 MAIN = "agent:main"
 SEARCH = SearchPolicy()
@@ -210,6 +211,53 @@ async def test_what_is_left_out_of_a_folder_is_told_and_what_is_hidden_is_not_in
             *("memory/UP.MD", "memory/a\\b.md", "memory/link.md")
         ]
         assert await shelf.files.paths(MAIN) == ["memory/UP.MD"]
+
+
+async def test_names_that_are_no_utf_8_are_told_and_others_are_followed_on(tmp_path: Path) -> None:
+    async with following(tmp_path) as shelf:
+        shelf.write("memory/a.md", "beehive")
+        await shelf.until("beehive", ["memory/a.md:1-1"])
+        notes = shelf.root / "memory"
+        strange = [os.fsdecode(name) for name in (b"caf\xe9", b"p\xf8le", b"caf\xe9.md")]
+        for folder in (shelf.root.parent / strange[0] / "memory", notes / strange[1]):
+            folder.mkdir(parents=True)
+            (folder / "x.md").write_text("beehive")
+        (notes / strange[2]).write_text("beehive")
+        await asyncio.sleep(0.5)  # the watcher stumbles
+        shelf.write("memory/b.md", "orchard")
+        await shelf.until("orchard", ["memory/b.md:1-1"])
+        await shelf.files.settled()
+        assert await shelf.find("beehive") == ["memory/a.md:1-1"]
+        told = {(shelf, path) for shelf, path, _ in (await shelf.files.status()).problems}
+        assert told == {("agent:caf?", "."), (MAIN, "memory/caf?.md"), (MAIN, "memory/p?le")}
+        assert "a name is no UTF-8" in (shelf.files.problem or "")
+        shutil.rmtree(notes / strange[1])
+        shutil.rmtree(shelf.root.parent / strange[0])
+        await until(lambda: shelf.files.problem is None)
+        shelf.write("memory/c.md", "meadow")
+        await shelf.until("meadow", ["memory/c.md:1-1"])
+
+
+async def test_links_nobody_can_follow_hide_nothing_else(tmp_path: Path) -> None:
+    async with following(tmp_path) as shelf:
+        for number in range(5):
+            shelf.write(f"memory/{number}.md", f"beehive{number}")
+        (shelf.root / "memory" / "loop").symlink_to(shelf.root / "memory" / "loop")
+        await shelf.files.settled()
+        told = {(shelf, path): why for shelf, path, why in (await shelf.files.status()).problems}
+        assert told == {(MAIN, "memory/loop"): LINK}
+        assert await shelf.files.paths(MAIN) == [f"memory/{number}.md" for number in range(5)]
+        assert await shelf.find("beehive4") == ["memory/4.md:1-1"]
+
+
+def test_a_shelf_nobody_may_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    (tmp_path / "locked").mkdir()
+    there = tmp_path / "locked" / "memory"
+    monkeypatch.setattr(Path, "is_symlink", lambda self: refuse(self) if self == there else False)
+    assert scan(tmp_path / "locked").left_out == {".": "The folder cannot be read: Permission denied."}
 
 
 async def test_what_is_removed_leaves_every_file_of_the_index(tmp_path: Path) -> None:
