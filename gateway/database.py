@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from contextlib import closing
 from threading import Lock
@@ -72,6 +73,10 @@ async def open_database(path: Path, tables: MetaData = metadata, *, synchronous:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
+    @event.listens_for(engine.sync_engine, "invalidate")
+    def _let_go(connection: Any, _record: Any, _error: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        _roll_back(connection.driver_connection)
+
     try:
         await asyncio.to_thread(_prepare_file, path)
         async with engine.begin() as connection:
@@ -80,6 +85,16 @@ async def open_database(path: Path, tables: MetaData = metadata, *, synchronous:
         await engine.dispose()
         raise
     return engine
+
+
+def _roll_back(connection: Any) -> None:
+    """Before a connection is closed whose caller was cancelled: SQLite keeps it, and its lock on the file, until the
+    cursors of what was cut off are collected, which may take minutes.
+
+    Stepping into it puts the rollback in the connection's line; nobody waits for its end.
+    """
+    with contextlib.suppress(StopIteration, ValueError):  # ValueError: it is closed already
+        connection.rollback().send(None)
 
 
 preparing = Lock()

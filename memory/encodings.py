@@ -76,3 +76,8 @@ def _as_declared(content: bytes, declared: str) -> str:
 def _not_of(encoding: str, error: UnicodeDecodeError) -> InvalidMemory:
     named = encoding.removesuffix("-sig").upper()
     return InvalidMemory("document", f"byte {error.start + 1} is no {named}; save it as UTF-8 and add it again")
+
+
+def whole_text(text: str) -> str:
+    """Without halves of letters, which JSON can hold and no file."""
+    return text.encode("utf-8", "replace").decode()

@@ -59,6 +59,7 @@ class Memories:
         self.searcher = searcher
         self.policy = policy
         self._fulltext = fulltext
+        self._noting: set[asyncio.Task[None]] = set()
         self._now = now
         self.after_write: list[Callable[[Memory], None]] = []
         self.recategorize: Callable[[Viewer, bool], Awaitable[str]] | None = None
@@ -233,9 +234,14 @@ class Memories:
 
     async def note_recalled(self, viewer: Viewer, ids: Sequence[str]) -> None:
         """As the store does, but whoever has found them does not wait for a long write of others, nor fails with it."""
-        with contextlib.suppress(TimeoutError, MemoryUnavailable):
-            async with asyncio.timeout(NOTE_WAIT_S):
-                await self.store.note_recalled(viewer, ids)
+        noting = asyncio.create_task(self._note(viewer, ids), name="recall noted")
+        self._noting.add(noting)
+        noting.add_done_callback(self._noting.discard)
+        await asyncio.wait({noting}, timeout=NOTE_WAIT_S)
+
+    async def _note(self, viewer: Viewer, ids: Sequence[str]) -> None:
+        with contextlib.suppress(MemoryUnavailable):
+            await self.store.note_recalled(viewer, ids)
 
     async def _similar(self, viewer: Viewer, memory: Memory) -> tuple[Memory, ...]:
         """Memories of the same pool and scope with many words in common."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from memory.encodings import whole_text
 from memory.errors import InvalidMemory
 from memory.records import KINDS, YEARS, Draft, Pool, Source, TopicDraft
 
@@ -186,7 +187,7 @@ def _hash_of(fields: Mapping[str, Any]) -> str:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.40} should be a text")
-    return value
+    return whole_text(value)
 
 
 def _time(value: Any) -> datetime | None:

@@ -248,6 +248,10 @@ class MemoryStore:
         async with self._operation(viewer) as operation:
             writes = Writes(operation, self._policy, self._new_id)
             chosen = [await writes.load(memory_id) for memory_id in dict.fromkeys(ids)]
+            for one in chosen:
+                if one.state == "active":
+                    await writes.give_back(one)
+            await operation.flush()
             gone = await purge_rows(operation, self._fulltext, chosen)
         return Deleted(chosen, await self._clear(gone))
 

@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from memory.encodings import whole_text
 from memory.errors import InvalidMemory
 from memory.records import Keep, TopicDraft, checked_id
 from memory.redact import redact
@@ -76,10 +77,10 @@ def checked_draft(draft: TopicDraft) -> TopicDraft:
     name = draft.name.strip()
     if not name or len(name) > MAX_NAME or not name.isprintable():
         raise InvalidMemory("name", f"a topic's name has 1 to {MAX_NAME} printable characters")
-    description = draft.description.strip()
+    description = whole_text(draft.description).strip()
     if not description or len(description) > MAX_DESCRIPTION:
         raise InvalidMemory("description", f"say in 1 to {MAX_DESCRIPTION} characters what belongs to the topic")
-    leave_out = (draft.leave_out or "").strip() or None
+    leave_out = whole_text(draft.leave_out or "").strip() or None
     if leave_out is not None and len(leave_out) > MAX_DESCRIPTION:
         raise InvalidMemory("leave_out", f"has more than {MAX_DESCRIPTION} characters")
     for field, text in (("name", name), ("description", description), ("leave_out", leave_out or "")):
@@ -119,7 +120,7 @@ def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
             raise InvalidMemory("properties", f"{name!r:.80} is no name of a property")
         if not value or len(value) > MAX_PROPERTY:
             raise InvalidMemory(f"properties.{name}"[:200], f"has 1 to {MAX_PROPERTY} characters")
-    return dict(sorted(properties.items()))
+    return {name: whole_text(value) for name, value in sorted(properties.items())}
 
 
 def check_scope(topic: Topic, properties: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, func, insert, or_, select, tuple_
 
 from memory.access import readable, readable_topic, writable_pool
+from memory.encodings import whole_text
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
 from memory.listing import ACTIVE
 from memory.operation import CHUNK, load_rows
@@ -22,6 +23,7 @@ from memory.records import (
     Source,
     Written,
     checked_time,
+    normalised,
     parse_pool,
     text_hash,
 )
@@ -146,7 +148,7 @@ class Writes:
                     kind=draft.kind or KEEP,
                     importance=KEEP if draft.importance is None else draft.importance,
                 )
-                origin = _provenance(Change(source=draft.source, valid_from=draft.valid_from))
+                origin = _provenance(Change(source=draft.source, valid_from=draft.valid_from or self._op.now))
                 after = self._corrected(holder, memory.text, "edited", **self._fields(given), **origin)
                 known.put(after)
                 return Written(memory=after, outcome="updated", redacted=prepared.redacted)
@@ -204,6 +206,8 @@ class Writes:
         await self._check_sources(change.sources)
         fields = self._fields(change)
         text, kinds = (before.text, ()) if isinstance(change.text, Keep) else self._cleaned(change.text)
+        change, more = self._cleaned_change(change)
+        kinds = tuple(dict.fromkeys((*kinds, *more)))
         if not isinstance(change.topic, Keep) or not isinstance(change.properties, Keep):
             fields |= await self._placed(before, change)
         fields = {name: value for name, value in fields.items() if getattr(before, name) != value}
@@ -215,6 +219,7 @@ class Writes:
             after = self._op.update(before, "edited", checked_at=checked, **fields)
             return Written(memory=after, outcome="updated", redacted=kinds)
         await self._check_allowed(before.pool, text_hash(text))
+        await self._check_new(dataclasses.replace(before, text=text, **fields), {before.id})
         after = self._corrected(before, text, "edited", **fields, **_provenance(change))
         return Written(memory=after, outcome="updated", redacted=kinds)
 
@@ -232,6 +237,8 @@ class Writes:
             self._check_current(one, revision)
         await self._check_sources(change.sources)
         cleaned, kinds = self._cleaned(text)
+        change, more = self._cleaned_change(change)
+        kinds = tuple(dict.fromkeys((*kinds, *more)))
         await self._check_allowed(first.pool, text_hash(cleaned))
         fields = self._fields(change)
         for one in others:
@@ -246,8 +253,9 @@ class Writes:
         return Written(memory=after, outcome="updated", redacted=kinds)
 
     def _corrected(self, before: Memory, text: str, action: Action, **fields: Any) -> Memory:
-        """The memory keeps its id and says something new; what it said becomes a superseded row of its own."""
-        since = fields.get("valid_from", self._op.now)
+        """The memory keeps its id and says something new; what it said becomes a superseded row of its own. What is
+        true only later stays so."""
+        since = fields.get("valid_from", max(before.valid_from, self._op.now))
         former = dataclasses.replace(
             before,
             id=self._new_id(),
@@ -286,7 +294,26 @@ class Writes:
         if before.state == "trashed":
             return before
         self._check_current(before, revision)
-        return self._op.update(before, "trashed", state="trashed", trashed_at=self._op.now)
+        trashed = self._op.update(before, "trashed", state="trashed", trashed_at=self._op.now)
+        await self.give_back(before)
+        return trashed
+
+    async def give_back(self, planned: Memory) -> None:
+        """A memory that is true until a planned one supersedes it stays, where that one is deleted. What the planned
+        one itself said before goes with it: such rows are not changed, so their revision is the first."""
+        now = self._op.now
+        if planned.valid_from <= max(now, planned.created_at, planned.updated_at):
+            return
+        past = [one for one in await self.versions(planned.id) if one.valid_from <= now]
+        still = [one for one in past if one.revision > 1 and (one.valid_to is None or one.valid_to > now)]
+        if not still:
+            return
+        present = max(still, key=lambda one: one.valid_from)
+        for one in past:
+            if one.id != present.id:
+                self._op.update(one, "superseded", current=present.id)
+        fields = await self._placed(present, Change())
+        self._op.update(present, "restored", **fields, state="active", current=None, valid_to=None)
 
     async def restore(self, memory_id: str) -> Memory:
         """Out of the trash; its vitality is as if it had never been there."""
@@ -298,6 +325,7 @@ class Writes:
         await self._check_allowed(before.pool, text_hash(before.text), restoring=True)
         if before.place is not None and await self.holder(before.place) is not None:
             raise MemoryConflict("Its topic holds another memory now. Delete or update that one first.")
+        await self._check_new(before, {before.id})
         return self._op.update(before, "restored", state="active", trashed_at=None)
 
     # --- what they share ------------------------------------------------------------------------------------------
@@ -349,6 +377,14 @@ class Writes:
         filtered = redact(plain)
         return filtered.text, filtered.kinds
 
+    def _cleaned_change(self, change: Change) -> tuple[Change, tuple[str, ...]]:
+        """A change with properties as they are kept, and the kinds of secrets taken out of them. Raises
+        InvalidMemory."""
+        if isinstance(change.properties, Keep):
+            return change, ()
+        properties, kinds = self._cleaned_properties(change.properties)
+        return dataclasses.replace(change, properties=properties), kinds
+
     def _cleaned_properties(self, given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
         """Properties as they are kept, and the kinds of secrets taken out of them. Raises InvalidMemory."""
         checked = checked_properties(given)
@@ -370,9 +406,7 @@ class Writes:
 
     async def _placed(self, before: Memory, change: Change, leaving: set[str | None] | None = None) -> dict[str, Any]:
         """Topic, properties and place after a move. Raises MemoryConflict when a bounded topic is full."""
-        properties: Mapping[str, str] = (
-            before.properties if isinstance(change.properties, Keep) else self._cleaned_properties(change.properties)[0]
-        )
+        properties = before.properties if isinstance(change.properties, Keep) else change.properties
         given = before.topic if isinstance(change.topic, Keep) else change.topic
         if given is None:
             return {"topic": None, "properties": properties, "place": None}
@@ -415,6 +449,13 @@ class Writes:
         elif restoring or (pool, digest) in (await self._known([(pool, digest)])).deleted:
             raise Forgotten("This was deleted; only a person or an explicit tool may bring it back.")
 
+    async def _check_new(self, memory: Memory, own: set[str]) -> None:
+        """Raises MemoryConflict where another memory says the same."""
+        digest = text_hash(memory.text)
+        same = (await self._known([(memory.pool, digest)])).same(memory, digest)
+        if same is not None and same.id not in own:
+            raise MemoryConflict(f"The memory {same.id} says the same. Delete one of the two, or merge them.")
+
     async def _forgive(self, pool: Pool, digest: str) -> None:
         await self._connection.execute(
             delete(tombstones).where(tombstones.c.pool == str(pool), tombstones.c.text_hash == digest)
@@ -427,8 +468,13 @@ class Writes:
         stones = select(tombstones.c.pool, tombstones.c.text_hash).where(_among(tombstones, pairs))
         known.deleted |= {(parse_pool(row[0]), row[1]) for row in await self._connection.execute(stones)}
         same = select(memories).where(_among(memories, pairs))
-        for row in (await self._connection.execute(same)).mappings():
+        rows = (await self._connection.execute(same)).mappings().all()
+        heads = await self._there([row["current"] for row in rows if row["current"]])
+        for row in rows:
             memory = memory_from_row(row)
+            head = heads.get(row["current"] or "")
+            if head is not None and head.state == "trashed":
+                known.deleted.add((memory.pool, row["text_hash"]))
             if memory.state == "active":
                 known.put(memory)
             elif memory.state == "superseded":
@@ -497,8 +543,8 @@ def _provenance(change: Change) -> dict[str, Any]:
 
 def checked_text(text: str, most: int) -> str:
     """A text without what no text holds. Raises InvalidMemory where nothing is left, or more than `most` characters."""
-    plain = text.encode("utf-8", "replace").decode().replace("\0", "").strip()
-    if not plain:
+    plain = whole_text(text).replace("\0", "").strip()
+    if not normalised(plain):
         raise InvalidMemory("text", "is empty; write one self-contained fact")
     if len(plain) > most:
         raise InvalidMemory("text", f"has more than {most} characters; shorten or split it")

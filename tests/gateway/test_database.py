@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -36,3 +37,30 @@ async def test_one_part_at_a_time_switches_the_file_to_its_log(tmp_path: Path) -
         assert not opening.done()
         assert not (tmp_path / "state.db").exists()
     await (await opening).dispose()
+
+
+async def test_a_write_whose_caller_is_cancelled_leaves_no_lock(tmp_path: Path) -> None:
+    """SQLite keeps a closed connection as long as one of its cursors is kept, here by a traceback."""
+    engine = await open_database(tmp_path / "state.db", MetaData())
+    begun = asyncio.Event()
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000000) "
+
+    async def write() -> None:
+        async with engine.begin() as connection:
+            await connection.exec_driver_sql("BEGIN IMMEDIATE")
+            begun.set()
+            await connection.exec_driver_sql(f"{numbers} SELECT count(*) FROM n UNION ALL SELECT i FROM n")
+
+    gc.disable()
+    try:
+        writing = asyncio.create_task(write())
+        await begun.wait()
+        await asyncio.sleep(0.02)
+        writing.cancel()
+        await asyncio.wait({writing})
+        assert writing.cancelled()
+        with closing(sqlite3.connect(tmp_path / "state.db", timeout=5, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+    finally:
+        gc.enable()
+        await engine.dispose()

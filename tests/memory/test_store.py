@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import io
+import json
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from sqlalchemy import event
 
@@ -122,6 +124,47 @@ async def test_what_will_only_be_true_is_not_found_before_and_what_it_supersedes
     assert {memory.text for memory in (await memories.page(ANA))[0]} == {brno.text, garden.text}
     await clock.advance(10 * 86_400)
     assert set(await texts(memories, "office")) == {brno.text, garden.text}
+
+
+async def planned_move(memories: Memories, clock: ManualClock) -> tuple[Memory, Memory]:
+    """Where the office is, and where it will be; it was somewhere else before."""
+    office = await added(memories, "The office is in Plzen", topic="reference")
+    await clock.advance(1)
+    await memories.update(ANA, office.id, Change(text="The office is in Prague"))
+    moving = clock.now() + timedelta(days=10)
+    await clock.advance(1)
+    later = await added(memories, "The office is in Brno", topic="reference", supersedes=office.id, valid_from=moving)
+    return office, later
+
+
+@pytest.mark.parametrize("way", ["trash", "purge", "both"])
+async def test_where_a_plan_is_deleted_the_present_stays(memories: Memories, clock: ManualClock, way: str) -> None:
+    office, later = await planned_move(memories, clock)
+    before = clock.now()
+    await clock.advance(1)
+    if way != "purge":
+        await memories.delete(ANA, later.id)
+    if way != "trash":
+        await memories.purge(ANA, [later.id])
+    for at in (0, 20):
+        await clock.advance(at * 86_400)
+        assert await texts(memories, "office", Filters(recalled=True)) == ["The office is in Prague"]
+    assert (await memories.load(ANA, office.id)).state == "active"
+    assert await texts(memories, "office", Filters(as_of=before)) == ["The office is in Prague"]
+    assert await texts(memories, "office", Filters(as_of=before - timedelta(seconds=2))) == ["The office is in Plzen"]
+    if way == "trash":
+        (undone,) = [one for one in await memories.undo_latest(ANA, later.id) if one.id == later.id]
+        assert undone.state == "active"
+        assert await texts(memories, "office", Filters(recalled=True)) == ["The office is in Brno"]
+
+
+async def test_a_plan_whose_words_are_corrected_stays_a_plan(memories: Memories, clock: ManualClock) -> None:
+    _, later = await planned_move(memories, clock)
+    await memories.update(ANA, later.id, Change(text="The office is in Brno, Dlouhá 5"))
+    assert await texts(memories, "office") == ["The office is in Prague"]
+    assert (await memories.load(ANA, later.id)).valid_from == later.valid_from
+    await clock.advance(20 * 86_400)
+    assert await texts(memories, "office") == ["The office is in Brno, Dlouhá 5"]
 
 
 async def test_a_summary_that_will_only_be_true_leaves_the_present_one_until_then(
@@ -260,6 +303,57 @@ async def test_deleted_facts_come_back_by_people_only(memories: Memories) -> Non
         await memories.update(learner, other.id, Change(text="Ana drinks tea"))
     assert (await memories.add(ANA, Draft(text="Ana drinks tea"))).outcome == "added"
     assert (await memories.add(learner, Draft(text="Ana drinks tea"))).outcome == "unchanged"
+
+
+async def test_a_former_wording_of_what_is_in_the_trash_comes_back_by_people_only(memories: Memories) -> None:
+    fact = await added(memories, "Ana has an affair with Petr")
+    await memories.update(ANA, fact.id, Change(text="Ana knows Petr from work"))
+    await memories.delete(ANA, fact.id)
+    for words in ("Ana has an affair with Petr", "Ana knows Petr from work"):
+        with pytest.raises(Forgotten):
+            await memories.add(person("ana", origin="learning"), Draft(text=words))
+    assert (await added(memories, "Ana has an affair with Petr")).state == "active"
+
+
+async def test_no_edit_and_no_restore_makes_the_same_memory_twice(memories: Memories) -> None:
+    former = await added(memories, "Ana keeps an axolotl")
+    await memories.delete(ANA, former.id)
+    present = await added(memories, "Ana keeps an axolotl!")
+    other = await added(memories, "Ana keeps a cat")
+    with pytest.raises(MemoryConflict, match=present.id):
+        await memories.restore(ANA, former.id)
+    with pytest.raises(MemoryConflict, match=present.id):
+        await memories.update(ANA, other.id, Change(text="ana keeps an AXOLOTL"))
+    assert sorted(await texts(memories, "keeps")) == ["Ana keeps a cat", "Ana keeps an axolotl!"]
+    await memories.update(ANA, present.id, Change(text="Ana keeps an axolotl"))
+
+
+@pytest.mark.parametrize("name", ["tenant", "nájemce", 'a"b', "a\\b", "เมือง", "🙂", "a.b[0]$"])
+async def test_memories_are_kept_apart_by_properties_of_any_name(memories: Memories, name: str) -> None:
+    north = await added(memories, "The key hangs in the hall", properties={name: "sever"})
+    await added(memories, "The key hangs in the kitchen", properties={name: "jih"})
+    for mode in ("keyword", "fetch"):
+        found = await memories.search(ANA, "key", filters=Filters(properties={name: "sever"}), mode=mode)
+        assert [hit.memory.id for hit in found.hits] == [north.id]
+
+
+async def test_secrets_taken_out_of_properties_are_told(memories: Memories) -> None:
+    fact = await added(memories, "The door has a code", properties={"place": "hall"})
+    written = await memories.update(ANA, fact.id, Change(properties={"password": "hunter2-Xk9"}))
+    assert written.redacted == ("password",)
+    assert "hunter2" not in str(written.memory.properties)
+
+
+async def test_halves_of_letters_are_replaced_wherever_they_come_from(memories: Memories) -> None:
+    half = "north\ud800"
+    await added(memories, f"The key {half}", properties={"place": half})
+    await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="keys", description=half, leave_out=half))
+    lines = [{"format": "sessiond-memories", "version": 2}, {"type": "memory", "text": "b", "properties": {"p": half}}]
+    await taken_in(memories, ANA, "\n".join(json.dumps(line) for line in lines))
+    for memory in (await memories.page(ANA))[0]:
+        orjson.dumps([memory.text, memory.properties])
+    for topic in await memories.topics.topics(ANA):
+        orjson.dumps([topic.name, topic.description, topic.leave_out])
 
 
 async def test_a_bounded_topic_keeps_one_memory_for_each_scope(memories: Memories) -> None:
