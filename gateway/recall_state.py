@@ -173,7 +173,7 @@ class Shown:
         """Shows what fits, and is not seen already."""
         fresh = [one for one in found if not self.sees(one)]
         size_bytes = self.settings.max_bytes - sum(one.size_bytes for one in self.shown)
-        chosen = fit(fresh, seen=(one.id for one in self.shown), limit=room.left, max_bytes=size_bytes)
+        chosen = fit(fresh, seen=self.shown, limit=room.left, max_bytes=size_bytes)
         room.left -= len(chosen)
         self.shown += chosen
 

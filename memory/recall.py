@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from memory.records import text_hash
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
@@ -67,16 +69,17 @@ def is_still(one: Recalled, memory: Memory) -> bool:
     return memory.text == one.text or memory.revision > one.revision
 
 
-def fit(found: Iterable[Recalled], *, seen: Iterable[str], limit: int, max_bytes: int) -> list[Recalled]:
-    """The best that fit, without what is seen already; one that is too long makes room for those behind it."""
-    known = set(seen)
+def fit(found: Iterable[Recalled], *, seen: Iterable[Recalled], limit: int, max_bytes: int) -> list[Recalled]:
+    """The best that fit, without what is seen already, be it in another memory's words; one that is too long makes room
+    for those behind it."""
+    known = {key for one in seen for key in (one.id, text_hash(one.text))}
     chosen: list[Recalled] = []
     for one in found:
         if len(chosen) == limit:
             break
-        if one.id in known or one.size_bytes > max_bytes:
+        if known & (own := {one.id, text_hash(one.text)}) or one.size_bytes > max_bytes:
             continue
-        known.add(one.id)
+        known |= own
         max_bytes -= one.size_bytes
         chosen.append(one)
     return chosen

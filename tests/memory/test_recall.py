@@ -9,19 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.recall import Recalled, fit, query_of_messages, query_of_tools, render
+from memory.records import text_hash
 
-FOUND = st.lists(st.builds(Recalled, id=st.sampled_from("abcdefgh"), text=st.text(max_size=30)), max_size=12)
+FOUND = st.lists(st.builds(Recalled, id=st.sampled_from("abcdefgh"), text=st.text("ab.", max_size=3)), max_size=12)
 
 
-@given(FOUND, st.sets(st.sampled_from("abcdefgh")), st.integers(0, 8), st.integers(0, 100))
+@given(FOUND, FOUND, st.integers(0, 8), st.integers(0, 100))
 def test_what_is_shown_fits_is_new_and_is_there_once(
-    found: list[Recalled], seen: set[str], limit: int, room: int
+    found: list[Recalled], seen: list[Recalled], limit: int, room: int
 ) -> None:
     chosen = fit(found, seen=seen, limit=limit, max_bytes=room)
     assert len(chosen) <= limit
     assert sum(one.size_bytes for one in chosen) <= room
-    assert len({one.id for one in chosen}) == len(chosen)
-    assert not {one.id for one in chosen} & seen
+    for same in (lambda one: one.id, lambda one: text_hash(one.text)):
+        assert len({same(one) for one in chosen}) == len(chosen)
+        assert not {same(one) for one in chosen} & {same(one) for one in seen}
     assert [found.index(one) for one in chosen] == sorted(found.index(one) for one in chosen)
 
 
