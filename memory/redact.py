@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -38,7 +39,7 @@ URL_PASSWORD = re.compile(r"(?<![A-Za-z0-9])([A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s
 HEADER = re.compile(r"(?i)\b((?:bearer|basic)[ \t]{1,4})([A-Za-z0-9._~+/=-]{16,4000})")
 
 _WORDS = (
-    r"pass(?:word|phrase|wd|code)|pwd|passwort|kennwort|heslo|hesla|hasło|contraseña|contrasena|senha|mot de passe|"
+    r"pass(?:word|phrase|wd|code)|pwd|pw|passwort|kennwort|heslo|hesla|hasło|contraseña|contrasena|senha|mot de passe|"
     r"пароль|parola|wachtwoord|lösenord|salasana|jelszó|şifre|geheimnis|secret|client[ _-]?secret|"
     r"(?:api|access|secret|private|signing|encryption|auth|master|license|account|storage)[ _-]?key|apikey|"
     r"(?:access|auth|refresh|bearer|session|bot|api|id)?[ _-]?token|credentials?|pin(?: code)?|cvv2?|cvc2?|"
@@ -53,6 +54,53 @@ _LINK = (
 )
 _VALUE = r"(\"[^\"\n]{1,400}\"|'[^'\n]{1,400}'|`[^`\n]{1,400}`|„[^“\n]{1,400}“|[^\s,;<>()\"'`]{1,400})"
 NAMED = re.compile(rf"(?i)((?:(?<![^\W_])(?:{_WORDS})|{_UNSPACED})[\"'`]?)({_LINK}){_VALUE}")
+
+# the same with words between, or with no link: only what looks like a secret is taken then
+NAME = re.compile(rf"(?i)(?:(?<![^\W_])(?:{_WORDS})(?![^\W_])|({_UNSPACED}))[\"'`]?")
+FAR_LINK = re.compile(
+    r"(?i)(?:\s{0,4}(?:[:=：＝]|=>|->)"
+    r"|\s{1,4}(?:is|are|was|je|ist|lautet|es|est|é|jest|är|это|máme?|mame?|zní|zni|bude|byl[ao]?)(?=\s)"
+    r"|\s{0,4}(?:คือ|是|为|は))(?:\s{1,4}(?:now|still|currently|teď|ted|nyní|nyni|stále|stale)(?=\s))?\s{0,4}"
+)
+FAR_VALUE = re.compile(_VALUE)
+NEAR_VALUE = re.compile(rf"[ \t]{{1,4}}{_VALUE}")
+GAP_CHARACTERS, GAP_WORDS = 40, 4
+WINDOW = GAP_CHARACTERS + 24
+"""The longest gap, and the longest link after it."""
+TAKEN = re.compile(r"^\[|\[[a-z]{3,8}$|^removed\]")
+"""The first word of a placeholder, and its last."""
+GAP_END = re.compile(r"[\n;\[\]…]|[.,!?:](?=\s|$)")
+UNITS = re.compile(
+    r"(?i)\s{0,2}(?:%|€|\$|[°/:.-]\d|(?:mm?|cm|km|kg|g|v|mv|czk|kč|eur|usd|people|lidí|metres|meters|miles|metrů|minutes|minut|"
+    r"hours|hodin|seconds|sekund|days|dní|times|krát|characters|znaků|words|slov|tokens|users|points|votes|ohms?)\b)"
+)
+PLAIN_SHAPE = re.compile(
+    r"""(?ix)
+      \d{1,4}[./:-]\d{1,2}(?:[./:-]\d{0,4})?(?:t[\d:.z+-]{0,20})?(?:am|pm|h)?   # dates and times
+    | v?\d{1,5}(?:[.,]\d{1,5}){1,4}(?:[a-z]{1,3}\d{0,2})?                     # versions and amounts
+    | \d{1,5} | \d{1,6}(?:[-/.][a-zá-ž]{1,20}){1,3}                            # counts, "8-character"
+    | \d{1,6}(?:st|nd|rd|th|x|k|m|g|s|h|min|ms|gb|mb|kb|kč|v|w|am|pm|px)
+    | [a-z]{1,2}-?\d{1,4}                                                      # rooms, trains, papers
+    | (?:sha|aes|rsa|wpa|utf|iso|rfc|oauth|tls|argon|base|ed|gpt|cve|http|ipv|covid
+      |bcrypt|scrypt|pbkdf|ecdsa|hmac|erc|bip|ieee|totp)[\w.]{0,4}-?[\d./:-]{1,12}(?:-?[a-z]{1,20}){0,2}
+    | [1-9]password[\w']{0,3} | (?:last|kee)pass\w{0,5} | bitwarden | icloud | github | gitlab | onedrive | paypal
+    | youtube | whatsapp | linkedin
+    | [\w-]{1,60}\.(?:py|ts|js|go|rs|md|txt|json|ya?ml|toml|pdf|html?|docx?|xlsx?|csv|png|jpe?g)
+    | [\w.+-]{1,64}@[\w-]{1,63}(?:\.[a-z]{2,20}){1,4}                          # addresses
+    | (?:https?:)?//.{0,400} | www\..{0,400} | [/~].{0,400}
+    """
+)
+"""What has digits or signs, and is no secret."""
+
+# right behind the name these make another thing of it ("password manager"), or end what is said of it
+NOT_OF = frozenset(
+    "manager managers policy policies generator length reset resets hint hints field fields prompt check checks "
+    "hash hashes hashing rule rules requirement requirements expiry expires expired expiration strength change "
+    "changes changed rotation protected protection protects format count counts limit limits budget usage window "
+    "price cost type name names id size minimum maximum per page screen form file attempts history and or but nor "
+    "a i nebo ale und oder aber y o et ou politika správce délka změna kampaně kampane dne roku týdne měsíce "
+    "verze pravidla".split()
+)
 CARD = re.compile(r"(?<![\d.])(?:\d[ -]?){12,18}\d(?![\d])")
 LONG_WORD = re.compile(r"(?<![A-Za-z0-9_/+=.-])[A-Za-z0-9_+=-]{32,400}(?![A-Za-z0-9_+=/-])")
 
@@ -87,10 +135,12 @@ def redact(text: str) -> Redacted:
     text = URL_PASSWORD.sub(lambda m: m[1] + note("password"), text)
     text = TOKENS.sub(lambda m: note("token"), text)
     text = HEADER.sub(lambda m: m[1] + note("token"), text)
+    text = _without_cards(text, note)
     text = NAMED.sub(lambda m: _named(m, note), text)
-    text = CARD.sub(lambda m: note("card number") if _is_card(m[0]) else m[0], text)
+    text = _without_far_values(text, note)
     text = LONG_WORD.sub(lambda m: note("key") if _looks_random(m[0]) else m[0], text)
-    return Redacted(text, tuple(dict.fromkeys(kinds)))
+    text = _without_cards(text, note)  # also one whose digits had others beside them that are gone now
+    return Redacted(text, tuple(sorted(dict.fromkeys(kinds), key="card number".__eq__)))
 
 
 def luhn(digits: str) -> bool:
@@ -113,6 +163,10 @@ def _without_private_keys(text: str, note: Callable[[str], str]) -> str:
     return "".join([*out, text[at:]])
 
 
+def _without_cards(text: str, note: Callable[[str], str]) -> str:
+    return CARD.sub(lambda m: note("card number") if _is_card(m[0]) else m[0], text)
+
+
 def _named(match: re.Match[str], note: Callable[[str], str]) -> str:
     name, link, value = match[1], match[2], match[3]
     bare = value.strip("\"'`„“").rstrip(".!?")
@@ -128,6 +182,8 @@ def _is_value(name: str, link: str, value: str, bare: str) -> bool:
         return bare.isdecimal()
     if "token" in name.lower() and bare.isdecimal():
         return False  # a count of tokens
+    if link.strip() == "to" and not name.lower().startswith("has"):
+        return False  # "the password to Netflix"; the link is Polish
     if any(sign in link for sign in ":=：＝>") or value != value.strip("\"'`„“"):
         return bare.lower() not in HARMLESS
     if not bare.isascii():
@@ -135,9 +191,92 @@ def _is_value(name: str, link: str, value: str, bare: str) -> bool:
     return bare.lower() not in HARMLESS and (not bare.isalpha() or not bare.islower() or not _is_plain(name))
 
 
+def _without_far_values(text: str, note: Callable[[str], str]) -> str:
+    """Values with words between them and their name, as in "the password for the router is ...", or with nothing."""
+    out: list[str] = []
+    at = 0
+    for name in NAME.finditer(text):
+        if name.start() >= at and (value := _far_value(text, name)) is not None:
+            end = value.start(1) + len(value[1].rstrip(".!?"))
+            out += [text[at : value.start(1)], note(_kind_of(name[0]))]
+            at = end
+    return "".join([*out, text[at:]])
+
+
+def _far_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
+    near = NEAR_VALUE.match(text, name.end())
+    if near is not None and _is_near(name[0], text, near):
+        return near
+    window = text[name.end() : name.end() + WINDOW]
+    if not window[:1].isspace() and name[1] is None:
+        return None
+    for link in FAR_LINK.finditer(window):
+        if not _is_gap(window[: link.start()]):
+            return None
+        value = FAR_VALUE.match(text, name.end() + link.end())
+        if value is not None and _is_far(name[0], text, value):
+            return value
+    return None
+
+
+def _is_gap(gap: str) -> bool:
+    words = gap.casefold().split()
+    if len(gap) > GAP_CHARACTERS or len(words) > GAP_WORDS or GAP_END.search(gap) is not None:
+        return False
+    return not words or (words[0] not in NOT_OF and not words[0][0].isdigit())
+
+
+def _is_far(name: str, text: str, value: re.Match[str]) -> bool:
+    bare = value[1].strip("\"'`„“").rstrip(".!?")
+    lowered = name.lower()
+    if lowered.startswith(("pin", "cv")):
+        return _is_code(bare, text, value)
+    if lowered.startswith(("secret", "geheimnis", "credential")) and "key" not in lowered:
+        return False
+    if any(sign in lowered for sign in ("key", "token", "secret")):
+        return len(bare) >= 8 and sum(c.isdigit() for c in bare) >= 2 and _is_mixed(bare)
+    return _looks_secret(bare, last=_ends_there(value[1], text, value.end()))
+
+
+def _is_near(name: str, text: str, value: re.Match[str]) -> bool:
+    """With no link only a code or a password of letters and digits is taken: "heslo Tajne-123"."""
+    bare = value[1].rstrip(".!?")
+    if name.startswith("PIN") or name.lower().startswith("cv"):
+        return _is_code(bare, text, value)
+    named = bare.casefold().strip("0123456789_-")
+    return _kind_of(name) == "password" and _is_mixed(bare) and named not in NOT_OF
+
+
+def _is_code(bare: str, text: str, value: re.Match[str]) -> bool:
+    """Three to eight digits that are neither a year, nor an amount, nor the beginning of a card's number."""
+    if not bare.isdecimal() or not 3 <= len(bare) <= 8 or (len(bare) == 4 and bare[:2] in ("19", "20")):
+        return False
+    return UNITS.match(text, value.end()) is None and CARD.match(text, value.start(1)) is None
+
+
+def _looks_secret(bare: str, *, last: bool) -> bool:
+    if len(bare) < 6 or TAKEN.search(bare) or PLAIN_SHAPE.fullmatch(bare):
+        return False
+    if bare.isdecimal() or _is_mixed(bare):
+        return True
+    if any(sign in bare for sign in "!@#$%^&*+=~?_|\\") and any(c.isalpha() for c in bare):
+        return True
+    return last and any(a.islower() and b.isupper() for a, b in itertools.pairwise(bare))
+
+
+def _is_mixed(bare: str) -> bool:
+    if len(bare) < 6 or TAKEN.search(bare) or PLAIN_SHAPE.fullmatch(bare):
+        return False
+    return any(c.isalpha() for c in bare) and any(c.isdigit() for c in bare)
+
+
+def _ends_there(value: str, text: str, end: int) -> bool:
+    return value.endswith((".", "!", "?")) or not text[end : end + 1].strip(" ")
+
+
 def _is_plain(name: str) -> bool:
     """Words that begin ordinary sentences, as in "the token is refreshed": there a lower-case word is no value."""
-    return not name.lower().startswith(("pass", "pwd", "heslo", "kennwort", "contras", "senha", "mot"))
+    return not name.lower().startswith(("pass", "pwd", "pw", "heslo", "kennwort", "contras", "senha", "mot"))
 
 
 def _kind_of(name: str) -> str:
