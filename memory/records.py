@@ -342,8 +342,10 @@ def checked_time(field: str, at: datetime) -> datetime:
 
 
 def normalised(text: str) -> str:
-    """The form in which two texts count as the same: case, width, white space and a last full stop do not matter."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(" .!。")
+    """The form in which two texts count as the same: case, width, white space, a last full stop and characters that
+    are not seen do not matter."""
+    unseen: dict[int, None] = dict.fromkeys([0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF])
+    return " ".join(unicodedata.normalize("NFKC", text.translate(unseen)).casefold().split()).rstrip(" .!。")
 
 
 def text_hash(text: str) -> str:
