@@ -225,9 +225,18 @@ class TopicStore:
             return await _load_project(connection, viewer, project_id)
 
     async def put_project(
-        self, viewer: Viewer, project_id: str, *, name: str | None = None, with_members: Sequence[str] | None = None
+        self,
+        viewer: Viewer,
+        project_id: str,
+        *,
+        name: str | None = None,
+        with_members: Sequence[str] | None = None,
+        must_be_new: bool = False,
     ) -> Project:
-        """Makes a project, or changes its name and members; None: as they are. Raises InvalidMemory."""
+        """Makes a project, or changes its name and members; None: as they are.
+
+        Raises InvalidMemory, and MemoryConflict for one that must be new and is there.
+        """
         check_admin(viewer)
         pool = project_pool(project_id)
         people = None if with_members is None else sorted({user_pool(user).id for user in with_members})
@@ -236,6 +245,11 @@ class TopicStore:
         title = None if name is None else checked_id("name", name)
         async with self._records.writing() as connection:
             known = (await connection.execute(select(projects).where(projects.c.id == pool.id))).first()
+            if known is not None and must_be_new:
+                raise MemoryConflict(
+                    f"There is a project {pool.id!r} already. Change it with PATCH /v1/projects/{{id}}, its members"
+                    " with `sessiond projects members`, or choose another id."
+                )
             if known is None:
                 fields = {"id": pool.id, "name": title or pool.id, "created_at": millis(self._now())}
                 await connection.execute(insert(projects).values(fields))

@@ -157,7 +157,9 @@ def project_routes(parts: Parts) -> list[Route]:
     async def add(call: Call) -> web.Response:
         body: ProjectIn = call.body
         memories = await parts.memory.open()
-        made = await memories.topics.put_project(viewer_for(call), body.id, name=body.name, with_members=body.members)
+        made = await memories.topics.put_project(
+            viewer_for(call), body.id, name=body.name, with_members=body.members, must_be_new=True
+        )
         return json_answer(project_view(made), 201)
 
     async def show(call: Call) -> web.Response:
