@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gateway import shared_chats
@@ -10,6 +11,8 @@ from gateway.viewers import viewer_of_chat
 from memory.errors import MemoryProblem, NotThere
 from memory.records import Draft, ListQuery, Source
 from memory.redact import redact
+from memory.search import holds_all
+from memory.text import STOP_WORDS, cut_query, fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 NAMES = frozenset({"remember", "forget", "memory"})
 SHOWN = 10
 CHOICES = 5
+LOOKED_AT = 50
+"""So many hits are looked at for those that hold every word: a second one may be far behind the first."""
 WHERE = "Others read here, so I do not say what they are: ask in a private chat, or look in the console."
 
 
@@ -73,16 +78,25 @@ async def _forget(memories: Memories, viewer: Viewer, words: str, shared: bool) 
     try:
         gone = await memories.delete(viewer, words)
     except NotThere:
-        found = await memories.search(viewer, words, mode="keyword", limit=CHOICES)
-        hits = list(found.hits)
-        if not hits:
+        result = await memories.search(viewer, words, mode="keyword", limit=LOOKED_AT)
+        found = [hit.memory for hit in result.hits]
+        if not found:
             return f"Nothing I remember fits {words!r}."
-        if len(hits) > 1:
-            choices = _lines([hit.memory for hit in hits], shared)
-            return "\n".join(["Which of these? Say /forget <id>:", *choices])
-        gone = await memories.delete(viewer, hits[0].memory.id)
+        meant = _meant(words, found)
+        if len(meant) != 1:
+            question = "Which of these? Say /forget <id>:" if len(found) > 1 else "Is it this? Say /forget <id>:"
+            return "\n".join([question, *_lines((meant or found)[:CHOICES], shared)])
+        gone = await memories.delete(viewer, meant[0].id)
     name = gone.id if shared else gone.text
     return f"Forgotten: {name}\nIt is in the trash; `sessiond memory restore {gone.id}` brings it back."
+
+
+def _meant(words: str, found: Sequence[Memory]) -> list[Memory]:
+    """Those that hold every telling word; none where no word tells anything, as a letter alone."""
+    if not any(len(word) > 1 and word not in STOP_WORDS for word in re.findall(r"[^\W_]+", fold(words))):
+        return []
+    terms = frozenset(cut_query(words))
+    return [memory for memory in found if holds_all(terms, memory.text)]
 
 
 async def _show(memories: Memories, viewer: Viewer, words: str, shared: bool) -> str:
