@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 FORM = "A time with its zone, or a date: the beginning of that day in the zone of sessions.reset."
 
 _DATE_LENGTH = len("2026-12-01")
+_BEGINS_WITH_A_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+"""Digits alone would be read as seconds since 1970."""
 _TIMES: TypeAdapter[datetime] = TypeAdapter(AwareDatetime)
 
 
@@ -21,9 +24,9 @@ def _moment_of(raw: Any) -> date:
     if isinstance(raw, date):
         raw = raw.isoformat()
     try:
-        if isinstance(raw, str) and len(raw) == _DATE_LENGTH and raw[4] == "-":
-            return date.fromisoformat(raw)
-        if isinstance(raw, str):
+        if isinstance(raw, str) and _BEGINS_WITH_A_DATE.match(raw):
+            if len(raw) == _DATE_LENGTH:
+                return date.fromisoformat(raw)
             return _TIMES.validate_python(raw)
     except (ValidationError, ValueError):
         pass

@@ -205,6 +205,15 @@ async def test_a_project_is_shared_by_its_members_and_its_topics_are_the_adminis
     assert (await call(people, "root", "DELETE", "/v1/projects/shop"))[0] == 409
 
 
+async def test_a_project_that_is_there_is_not_made_again_and_keeps_its_members(people: Client) -> None:
+    await call(people, "root", "POST", "/v1/projects", {"id": "shop", "name": "Shop", "members": ["ana"]})
+    for body in ({"id": "shop"}, {"id": "shop", "name": "Other", "members": ["bob"]}):
+        status, told = await call(people, "root", "POST", "/v1/projects", body)
+        assert (status, "sessiond projects members" in told["detail"]) == (409, True), told
+    _, kept = await call(people, "root", "GET", "/v1/projects/shop")
+    assert (kept["name"], kept["members"]) == ("Shop", ["ana"])
+
+
 async def test_a_project_with_documents_is_not_deleted_and_topics_bound_to_a_deleted_one_are_recalled_nowhere(
     people: Client,
 ) -> None:
@@ -233,10 +242,16 @@ async def test_a_date_is_the_beginning_of_that_day_where_the_daemon_lives(tmp_pa
             status, page = await call(client, "ana", "GET", f"/v1/memories?as_of={at}")
             assert status == 200, page
             assert [one["text"] for one in page["memories"]] == [f"Ana lives in {place}"]
-        for wrong in ("2026-02-30", "tomorrow", "2026-05-01T12:00", 5):
-            status, told = await call(client, "ana", "POST", "/v1/memories/search", {"query": "x", "as_of": wrong})
-            assert status == 422
-            assert "nor a date" in str(told)
+        digits = ("2027", "20270501", "1764684000", "-1", "1764684000.5")
+        for wrong in ("2026-02-30", "tomorrow", "2026-05-01T12:00", 5, *digits):
+            for path, body in (
+                ("/v1/memories/search", {"query": "x", "as_of": wrong}),
+                ("/v1/memories", {"text": "Ana lives in Rome", "topic": "profile", "valid_from": wrong}),
+            ):
+                status, told = await call(client, "ana", "POST", path, body)
+                assert status == 422, (body, told)
+                assert "nor a date" in str(told)
+            assert (await call(client, "ana", "GET", f"/v1/memories?as_of={wrong}"))[0] == 422
         shown = await call(client, "ana", "GET", "/console/memory?as_of=2026-05-01&q=lives")
         assert b"Ana lives in Brno" in shown[1]
         assert b"Ana lives in Prague" not in shown[1]
@@ -354,6 +369,21 @@ async def test_what_is_typed_about_memory_is_done_for_the_person_who_types_it(pe
     assert await found(people, "ana", "tea") == []
 
 
+async def test_only_what_holds_every_telling_word_is_forgotten_without_being_asked(people: Client) -> None:
+    fact = await add(people, "ana", "Grandma is allergic to penicillin")
+    await add(people, "ana", "Jana má alergii a astma")
+    for words in ("the appointment with grandma on Friday", "a", "is the", "A."):
+        told = await said(people, "ana", f"/forget {words}")
+        assert "Forgotten" not in told, (words, told)
+    told = await said(people, "ana", "/forget the appointment with grandma on Friday")
+    assert "/forget <id>" in told
+    assert fact["id"] in told
+    assert len(await found(people, "ana", "grandma penicillin")) == 1
+    await add(people, "ana", "Grandma takes penicillin instead of aspirin")
+    assert "Which of these" in await said(people, "ana", "/forget grandma's penicillin")
+    assert (await said(people, "ana", "/forget the allergic grandma")).startswith("Forgotten: Grandma is allergic")
+
+
 GROUP = "agent:main:telegram:group:g"
 LINKED = {"identities": {"ana": ["telegram:1"]}}
 
@@ -441,6 +471,9 @@ async def test_documents_are_kept_by_members_of_a_project_and_by_administrators(
 async def test_a_document_that_is_none_is_refused_with_the_reason(people: Client) -> None:
     for body, status in (
         ({"name": "a.txt", "text": "x"}, 422),
+        ({"name": "a.txt", "text": "", "agent": "main"}, 422),
+        ({"name": "a.md", "text": " \n\t\u00a0", "agent": "main"}, 422),
+        ({"name": "a.html", "text": "<p> </p><script>x</script>", "agent": "main"}, 422),
         ({"name": "a.txt", "text": "x", "agent": "main", "project": "shop"}, 422),
         ({"name": "a.txt", "agent": "main"}, 422),
         ({"name": "a.txt", "base64": "?", "agent": "main"}, 422),
