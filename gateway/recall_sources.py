@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, cast
 
+import structlog
+
 from memory.recall import MAX_QUERY, Recalled, fit, is_still, recalled_memory
 from memory.records import Filters, ListQuery
 from sessions.entries import SummaryEntry, UserEntry
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from memory.records import Viewer
     from sessions.session import Session
     from sessions.store import SessionStore
+
+log = structlog.get_logger()
 
 ALWAYS_LIMIT = 50
 ALWAYS_BYTES = 20_000
@@ -96,7 +100,7 @@ async def present_memories(
 
 
 async def always_on(memories: Memories, viewer: Viewer) -> list[Recalled]:
-    """The memories of topics that are always on, as many as fit."""
+    """The memories of topics that are always on, as many as fit: the most important, and of these the newest."""
     topics = {
         topic.id: topic.name
         for pool in await memories.store.pools(viewer)
@@ -106,6 +110,9 @@ async def always_on(memories: Memories, viewer: Viewer) -> list[Recalled]:
     if not topics:
         return []
     filters = Filters(topics=tuple(topics), recalled=True)
-    found, _ = await memories.page(viewer, filters, ListQuery(limit=ALWAYS_LIMIT))
+    found, more = await memories.page(viewer, filters, ListQuery(sort="importance", limit=ALWAYS_LIMIT))
     told = [recalled_memory(memory, topics.get(memory.topic or "")) for memory in found]
-    return fit(told, seen=(), limit=ALWAYS_LIMIT, max_bytes=ALWAYS_BYTES)
+    shown = fit(told, seen=(), limit=ALWAYS_LIMIT, max_bytes=ALWAYS_BYTES)
+    if more is not None or len(shown) < len(found):
+        log.info("recall.always_on_cut", shown=len(shown), limit=ALWAYS_LIMIT, max_bytes=ALWAYS_BYTES)
+    return shown

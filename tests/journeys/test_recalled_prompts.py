@@ -7,6 +7,7 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from gateway.recall_sources import ALWAYS_LIMIT
 from tests.bench.standin import Pace, StandIn
 from tests.journeys.daemon import KEY, Client, config, model_settings, running
 from tests.journeys.test_recall import TOKENS, elsewhere, remember, settings, trailing
@@ -225,6 +226,25 @@ async def test_what_is_always_on_changes_with_the_next_session_and_goes_at_once_
         await client.say("hello again")
         assert "Boots off at the door" in system(standin.requests[-1])
         assert "Shoes off" not in json.dumps(standin.requests[-1].body)
+
+
+async def test_of_what_is_always_on_the_most_important_is_shown_when_not_all_fits(
+    tmp_path: Path, standin: StandIn
+) -> None:
+    async with running(tmp_path, settings(standin)) as client:
+        client.token = ANA
+        await client.call("POST", "/v1/topics", {"name": "rules", "description": "House rules", "always_on": True})
+        await remember(client, "Never give Ana penicillin", topic="rules", importance=10)
+        for number in range(ALWAYS_LIMIT):
+            await remember(client, f"Rule {number} of the garden", topic="rules", importance=3)
+        await client.say("hello")
+        first = system(standin.requests[-1])
+        assert "penicillin" in first
+        assert "Rule 49 " in first
+        assert "Rule 0 " not in first
+        await client.say("/new")
+        await client.say("hello")
+        assert system(standin.requests[-1]) == first
 
 
 GROUP = "agent:main:telegram:group:home"
