@@ -13,11 +13,11 @@ import typer
 from gateway.cli.chat import Url
 from gateway.cli.client import Daemon
 from gateway.cli.data import data_folder
-from gateway.cli.output import USAGE, fail, show_table
+from gateway.cli.output import REFUSED, USAGE, fail, show_table
 from gateway.cli.server import DataDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 app = typer.Typer(help="Documents that agents and projects search.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -43,24 +43,24 @@ def add(
     data_dir: DataDir = None,
     url: Url = None,
 ) -> None:
-    """Take documents over as Markdown; one with the same name is replaced. The daemon finds them by itself."""
-    whose = _whose(agent, project)
-    read = [(file, _content(file)) for file in files]
-    if _remote(data_dir, url):
-        for file, content in read:
-            body = {"name": file.name, "base64": base64.b64encode(content).decode(), **whose}
-            kept = Daemon(url).call("POST", "/v1/documents", body)
-            typer.echo(f"{file} -> memory/documents/{kept['name']} ({kept['size_bytes']} bytes)")
-        return
-    from gateway.cli.server import read_config
-    from gateway.documents import put_document
+    """Take documents over as Markdown; one with the same name is replaced. The daemon finds them by itself.
 
-    folder = _folder(agent, project, data_dir)
-    max_bytes = read_config(None).memory.files.max_bytes
-    texts = [(file, _converted(file, content, max_bytes)) for file, content in read]
-    for file, text in texts:
-        name = put_document(folder, file.name, text)
-        typer.echo(f"{file} -> memory/documents/{name} ({len(text.encode())} bytes)")
+    What is refused is named, and the others are taken.
+    """
+    whose = _whose(agent, project)
+    keep = _by_daemon(Daemon(url), whose) if _remote(data_dir, url) else _here(_folder(agent, project, data_dir))
+    refused: list[int] = []
+    for file in files:
+        try:
+            name, size_bytes = keep(file, _content(file))
+        except typer.Exit as ended:
+            if ended.exit_code not in (USAGE, REFUSED):
+                raise
+            refused.append(ended.exit_code)
+        else:
+            typer.echo(f"{file} -> memory/documents/{name} ({size_bytes} bytes)")
+    if refused:
+        raise typer.Exit(refused[0])
 
 
 @app.command("list")
@@ -94,6 +94,35 @@ def remove(
         if not remove_document(_folder(agent, project, data_dir), name):
             fail(f"There is no document {name!r} here. `sessiond documents list` shows them.", USAGE)
     typer.echo(f"Removed {name}.")
+
+
+def _by_daemon(daemon: Daemon, whose: dict[str, Any]) -> Callable[[Path, bytes], tuple[str, int]]:
+    """Keeps a document there; says its name and its bytes."""
+
+    def keep(file: Path, content: bytes) -> tuple[str, int]:
+        body = {"name": file.name, "base64": base64.b64encode(content).decode(), **whose}
+        try:
+            kept = daemon.call("POST", "/v1/documents", body)
+        except typer.Exit:
+            typer.echo(f"{file} was not taken.", err=True)
+            raise
+        return kept["name"], kept["size_bytes"]
+
+    return keep
+
+
+def _here(folder: Path) -> Callable[[Path, bytes], tuple[str, int]]:
+    """Keeps a document in a folder of this machine; says its name and its bytes."""
+    from gateway.cli.server import read_config
+    from gateway.documents import put_document
+
+    max_bytes = read_config(None).memory.files.max_bytes
+
+    def keep(file: Path, content: bytes) -> tuple[str, int]:
+        text = _converted(file, content, max_bytes)
+        return put_document(folder, file.name, text), len(text.encode())
+
+    return keep
 
 
 def _remote(data_dir: Path | None, url: str | None) -> bool:
