@@ -45,9 +45,10 @@ def to_markdown(ending: str, content: bytes, *, max_bytes: int, elapsed_s: Calla
     if ending not in TEXTS | PAGES:
         known = ", ".join(sorted({*TEXTS, *PAGES, "pdf", "json and yaml of OpenAPI"}))
         raise InvalidMemory("document", f"files ending in .{ending:.20} are not known; known are {known}")
-    if ending in TEXTS:
-        return bounded([decoded(content)], max_bytes)
-    return bounded([_html(decoded(content, declared_encoding(content)))], max_bytes)
+    text = decoded(content) if ending in TEXTS else _html(decoded(content, declared_encoding(content)))
+    if not text.strip():
+        raise InvalidMemory("document", "it holds no text")
+    return bounded([text], max_bytes)
 
 
 def bounded(pieces: Iterable[str], max_bytes: int) -> str:

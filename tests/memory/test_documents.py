@@ -210,7 +210,8 @@ def test_what_cannot_be_read_is_refused_with_a_reason(ending: str, content: byte
 
 @given(st.text())
 def test_no_page_breaks_the_reader(text: str) -> None:
-    read("html", text.replace("\0", "").encode("utf-8", "replace"))
+    with contextlib.suppress(InvalidMemory):
+        read("html", text.replace("\0", "").encode("utf-8", "replace"))
 
 
 VALUES = st.recursive(
@@ -230,3 +231,11 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_no_description_breaks_the_renderer(value: object) -> None:
     rendered({"openapi": "3", "paths": value, "info": value})
+
+
+@pytest.mark.parametrize(
+    ("ending", "content"), [("txt", b""), ("md", b" \n\t\xc2\xa0"), ("html", b"<p> </p><script>x</script>")]
+)
+def test_what_holds_no_text_is_refused(ending: str, content: bytes) -> None:
+    with pytest.raises(InvalidMemory, match="no text"):
+        to_markdown(ending, content, max_bytes=100)

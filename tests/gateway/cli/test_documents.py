@@ -80,3 +80,18 @@ def test_a_name_of_nobody_is_told_and_nothing_is_kept(tmp_path: Path, monkeypatc
     assert not (data / "documents").exists()
     for whose in (("--agent", "main"), ("--agent", "guest"), ("--project", "house"), ("--project", "shop")):
         assert run("add", page, *whose, "--data-dir", data)[0] == 0
+
+
+def test_a_refused_document_is_named_and_keeps_no_other_out(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    files = [tmp_path / name for name in ("a.txt", "b.exe", "c.txt", "gone.txt", "d.txt")]
+    for file, text in zip(files, ("bees", "bees", " \n", None, "hives"), strict=True):
+        if text is not None:
+            file.write_text(text, "utf-8")
+    code, told = run("add", *files, "--agent", "main", "--data-dir", data)
+    assert code == 2
+    for name, why in (("b.exe", "not known"), ("c.txt", "no text"), ("gone.txt", "cannot be read")):
+        assert any(name in line and why in line for line in told.splitlines()), told
+    folder = data / "workspaces" / "main" / "memory" / "documents"
+    assert sorted(file.name for file in folder.iterdir()) == ["a.txt.md", "d.txt.md"]
