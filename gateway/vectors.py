@@ -36,6 +36,7 @@ log = structlog.get_logger()
 
 RETRY_S = 5.0
 CLEAR_WAIT_S = 5.0
+NONE = "There is no embedding model; set roles.embedding."
 
 
 class Opener(Protocol):
@@ -92,7 +93,8 @@ class VectorPart:
     async def near(self, pools: Sequence[str] | None, text: str, limit: int) -> list[Near]:
         """Raises EmbeddingFailed and IndexBroken."""
         if self.indexer is None:
-            raise EmbeddingFailed(self.problem or "There is no embedding model; set roles.embedding.")
+            none = "The embedding model is being loaded." if self.configured else NONE
+            raise EmbeddingFailed(self.problem or none)
         return await self.indexer.near(pools, text, limit)
 
     async def of(self, texts: Sequence[str]) -> Vectors:
@@ -165,6 +167,7 @@ class VectorPart:
         if self.indexer is not None:
             return self.indexer
         memories = await self._memory.open()
+        memories.searcher.vectors = self  # a search meanwhile is told that they are being loaded
         await asyncio.to_thread(_import_numpy)
         inner = choose_embedder(self._name, self._models, self._policy.embedding, self._environ)
         assert inner is not None  # noqa: S101  (a name was given)
@@ -185,7 +188,6 @@ class VectorPart:
             on_problem=self._note,
             on_new=lambda: self.on_new(),
         )
-        memories.searcher.vectors = self
         memories.after_write.append(self.changed)
         memories.store.after_purge.append(self.purged)
         self._chosen = inner
