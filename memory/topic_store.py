@@ -235,7 +235,7 @@ class TopicStore:
     ) -> Project:
         """Makes a project, or changes its name and members; None: as they are.
 
-        Raises InvalidMemory, and MemoryConflict for one that must be new and is there.
+        Raises InvalidMemory, and MemoryConflict for one that must be new and has members (an agent's begins without).
         """
         check_admin(viewer)
         pool = project_pool(project_id)
@@ -245,7 +245,7 @@ class TopicStore:
         title = None if name is None else checked_id("name", name)
         async with self._records.writing() as connection:
             known = (await connection.execute(select(projects).where(projects.c.id == pool.id))).first()
-            if known is not None and must_be_new:
+            if must_be_new and known is not None and (await _load_project(connection, viewer, pool.id)).members:
                 raise MemoryConflict(
                     f"There is a project {pool.id!r} already. Change it with PATCH /v1/projects/{{id}}, its members"
                     " with `sessiond projects members`, or choose another id."
