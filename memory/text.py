@@ -50,10 +50,14 @@ _ENDINGS = (
 ).split()
 _VERB_ENDINGS = "il ila ili ilo it al ala ali alo at el ela eli elo et".split()
 _LEAST_STEM = {**dict.fromkeys(_ENDINGS, 3), **dict.fromkeys(_VERB_ENDINGS, 4), "oes": 4}
-_ALTERNATES = {"z": "h", "c": "k"}  # Praha, Praze; ruka, ruce
+_ALTERNATES = {"z": "h", "g": "h", "c": "k"}  # Praha, Praze; Olga, Olze; ruka, ruce
 _VOWELS = "aeiouy"
+_UNDOUBLED = f"{_VOWELS}c"  # kočka, kočce
 
-_SAMPLE = "Příliš žluťoučký kůň běžel; running horses, ideas, potatoes 東京タワー ฉันแพ้ถั่ว 서울에서 Ёжик INV-0042"
+_SAMPLE = (
+    "Příliš žluťoučký kůň běžel; running horses, ideas, potatoes 東京タワー ฉันแพ้ถั่ว 서울에서 Ёжик INV-0042 "
+    "kočce Olga mic"
+)
 
 STOP_WORDS = frozenset(
     (
@@ -125,10 +129,10 @@ def _fold(piece: str) -> str:
 
 def stem(word: str) -> str:
     """The stem of a folded word: light, and the same for English and Czech, since nothing tells the language."""
-    if len(word) < 4 or not (word.isascii() and word.isalpha()):
+    if len(word) < 3 or not (word.isascii() and word.isalpha()):
         return word[:MAX_TERM]
     short = _without_ending(word)
-    if len(short) > 3 and short[-1] == short[-2] and short[-1] not in _VOWELS:
+    if len(short) > 3 and short[-1] == short[-2] and short[-1] not in _UNDOUBLED:
         short = short[:-1]  # running, run
     if len(short) > 3 and short[-2] == "e" and short[-1] not in _VOWELS and short[-3] not in _VOWELS:
         short = short[:-2] + short[-1]  # matka, matek

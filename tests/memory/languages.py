@@ -35,6 +35,13 @@ CZECH = [
     ("Chceme koupit nový kotel na dřevo", "kotle drevem"),
     ("Modrý svetr zůstal v šatně divadla", "svetry divadlo"),
     ("Host z Ostravy přijede nočním rychlíkem", "Ostrava rychlik"),
+    ("Mourek spí na gauči, je to naše nejstarší kočka", "o kočce"),
+    ("Anička chodí do tanečního kroužku", "Aničce tanec"),
+    ("Tetička Jarmila vaří nejlepší svíčkovou", "řekni o tetičce"),
+    ("Babičce koupíme nové brýle na čtení", "babička brýle"),
+    ("Olga opravuje stará rádia", "co víme o Olze"),
+    ("Bratr hraje krajskou ligu v šachu", "v lize"),
+    ("Jóga je každé pondělí v sokolovně", "o józe"),
 ]
 THAI = [
     ("ฉันแพ้ถั่วลิสงและอาหารทะเล", "แพ้ถั่วลิสง"),

@@ -22,6 +22,8 @@ FOUND = [
     ("It costs ½ of ﬁve ㎏", "five kg"),
     ("A zebra, one idea, a photo, the pizza and a potato", "zebras ideas photos pizzas potatoes"),
     ("Zebras, ideas, photos, pizzas and potatoes", "zebra idea photo pizza potato"),
+    ("Dogs, bugs, mics, bags and eggs", "dog bug mic bag egg"),
+    ("A dog, a bug, a mic, a bag, an egg", "dogs bugs mics bags eggs"),
     # Czech: cases, numbers, alternating consonants, a vowel that comes and goes
     ("Ve středu jedu do Prahy", "Praha"),
     ("Bydlím v Praze na Žižkově", "Praha Žižkov"),
@@ -31,7 +33,11 @@ FOUND = [
     ("Máma s matkou matek", "matka"),
     ("S otcem jsme koupili knihy", "otec koupit kniha"),
     ("Bolí mě ruce", "ruka"),
-    ("Řekni to Olze", "olze"),
+    ("Řekni to Olze", "olze Olga"),
+    ("Kočka spí na gauči", "kočce koček kočkou"),
+    ("Dárek pro Aničku a tetičku", "Aničce tetičce"),
+    ("Babičce volám v neděli", "babička babičky"),
+    ("Hraje v lize a píše o józe", "liga jóga"),
     ("Na dvoře štěkali psi", "dvora štěkal"),
     # Czech typed without diacritics, and the other way round
     ("Žluťoučký kůň úpěl ďábelské ódy", "zlutoucky kun dabelske"),
