@@ -69,6 +69,8 @@ class VectorPart:
         self._embedder: GuardedEmbedder | None = None
         self._chosen: Embedder | None = None
         self._opened = asyncio.Event()
+        self._to_forget: set[str] = set()
+        self._forgetting: asyncio.Task[None] | None = None
         self.indexer: Indexer | None = None
         self.sources: list[IndexSource] = []
         self.problem: str | None = None
@@ -125,6 +127,8 @@ class VectorPart:
 
     async def stop(self) -> None:
         """Closes the index and the model; what was not indexed yet is found missing at the next start."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
         if self.indexer is not None:
             await self.indexer.close()
         if self._embedder is not None:
@@ -150,18 +154,43 @@ class VectorPart:
         """A memory was written or deleted: the index follows."""
         self.wake()
 
-    async def purged(self, gone: Purged) -> None:
-        """No vector of what was deleted for good stays in a file. After `CLEAR_WAIT_S` that goes on by itself."""
+    async def purged(self, gone: Purged) -> bool:
+        """No vector of what was deleted for good stays in a file. False: that goes on by itself, after
+        `CLEAR_WAIT_S`."""
+        work: list[asyncio.Task[None]] = []
+        wiping: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        if self.indexer is not None:
+            self.indexer.wipe_soon(gone.pools)
+            wiping = loop.create_task(self.indexer.wipe(gone.pools), name="wipe vectors")
+            work.append(wiping)
+        if self._embedder is not None:
+            self._to_forget |= gone.texts
+            if self._forgetting is None or self._forgetting.done():
+                self._forgetting = loop.create_task(self._forget(self._embedder), name="forget vectors")
+            work.append(self._forgetting)
+        if not work:
+            return True
         try:
-            async with asyncio.timeout(CLEAR_WAIT_S):
-                if self._embedder is not None:
-                    await self._embedder.forget(gone.texts)
-                if self.indexer is not None:
-                    await self.indexer.wipe(gone.pools)
-        except TimeoutError:
+            _, later = await asyncio.wait(work, timeout=CLEAR_WAIT_S)
+        finally:
+            if wiping is not None:
+                wiping.cancel()
+        if later:
             log.warning("vectors.cleared_later")
-        except EmbeddingFailed as error:
-            log.warning("vectors.not_forgotten", problem=str(error))
+        return not later
+
+    async def _forget(self, embedder: GuardedEmbedder) -> None:
+        """Until it has worked for all of them."""
+        while self._to_forget:
+            texts = frozenset(self._to_forget)
+            try:
+                await embedder.forget(texts)
+            except EmbeddingFailed as error:
+                log.warning("vectors.not_forgotten", problem=str(error))
+                await self._clock.sleep(RETRY_S)
+            else:
+                self._to_forget -= texts
 
     async def _open(self) -> Indexer:
         if self.indexer is not None:

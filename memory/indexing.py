@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 BATCH = 256
 RETRY_S = 5.0
 HOPELESS = 3
-"""More texts than this that fail one by one: the model counts as down, and not the texts as unfit."""
+"""After more texts than this that fail in a row the model is asked for one that every model takes."""
 RETRY_ROUNDS = 6
 ENDED_TWICE = 100
 """Within so few answers, who has the index open ends because of what is in it."""
@@ -271,22 +272,28 @@ class Indexer:
         self._done += len(part)
 
     async def _put_one_by_one(self, part: Sequence[tuple[Point, Indexable]]) -> None:
-        """A text that a model refuses does not keep the others out. Raises EmbeddingFailed when it refuses them all."""
-        refused = 0
+        """A text that a model refuses does not keep the others out. Raises EmbeddingFailed when it is down."""
+        in_row = 0
         for point, item in part:
             try:
                 vectors = await self._embedder.embed_passages([item.text])
             except EmbeddingFailed:
-                refused += 1
-                if refused > HOPELESS or (self._done == 0 and refused == len(part)):
-                    raise
+                in_row += 1
+                if in_row > HOPELESS or (self._done == 0 and in_row == len(part)):
+                    await self._ask_for_any()
+                    in_row = 0
                 self._failed[item.id] = item
                 continue
+            in_row = 0
             await self._index.put([point], vectors)
             self._answers += 1
             self._held[item.id] = point
             self._failed.pop(item.id, None)
             self._done += 1
+
+    async def _ask_for_any(self) -> None:
+        """Raises EmbeddingFailed when the model is down. The number is for caches, which know no such text."""
+        await self._embedder.embed_passages([f"page {secrets.randbelow(10**6)}"])
 
     async def _verify(self) -> None:
         """A build that left something out is none. Raises IndexBroken."""
@@ -331,10 +338,14 @@ class Indexer:
             await self._index.wipe(sorted(pools))
 
     async def _retry_failed(self) -> None:
-        """While the first is still refused the others are not tried."""
+        """What is refused again comes last the next time; after some of those the others wait for their turn."""
+        refused = 0
         for item in list(self._failed.values()):
-            await self._put([(point_of(item.id, item.pool, item.text), item)])
+            await self._put_one_by_one([(point_of(item.id, item.pool, item.text), item)])
             if item.id in self._failed:
+                self._failed[item.id] = self._failed.pop(item.id)
+                refused += 1
+            if refused == HOPELESS:
                 return
 
     async def _check(self) -> None:

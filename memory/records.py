@@ -341,11 +341,13 @@ def checked_time(field: str, at: datetime) -> datetime:
     return at
 
 
+_UNSEEN: dict[int, None] = dict.fromkeys([0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF])
+
+
 def normalised(text: str) -> str:
     """The form in which two texts count as the same: case, width, white space, a last full stop and characters that
     are not seen do not matter."""
-    unseen: dict[int, None] = dict.fromkeys([0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF])
-    return " ".join(unicodedata.normalize("NFKC", text.translate(unseen)).casefold().split()).rstrip(" .!。")
+    return " ".join(unicodedata.normalize("NFKC", text.translate(_UNSEEN)).casefold().split()).rstrip(" .!。")
 
 
 def text_hash(text: str) -> str:

@@ -73,7 +73,7 @@ class MemoryStore:
     """Memories. Whoever reads or writes is a viewer, and `memory.access` says what that viewer may see.
 
     Vectors and text hits are proposals: only what `confirm` returns may be shown. `after_purge` hears of everything
-    that was deleted for good, so that what was made of it goes too.
+    that was deleted for good, so that what was made of it goes too; who answers False does it later.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class MemoryStore:
         self.settings = SettingStore(records)
         self.learning = LearningStore(records, fulltext, policy, new_id=new_id)
         self._exports = asyncio.Semaphore(EXPORTS)
-        self.after_purge: list[Callable[[Purged], Awaitable[None]]] = []
+        self.after_purge: list[Callable[[Purged], Awaitable[bool | None]]] = []
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -270,14 +270,16 @@ class MemoryStore:
         return Deleted(chosen, await self._clear(gone))
 
     async def _clear(self, gone: Purged) -> bool:
-        """Wipes what was made of the rows that are gone. False: files have to be wiped later, by `scrub`."""
+        """Wipes what was made of the rows that are gone. False: files are wiped later, by `scrub` or by a hook."""
+        cleared = False
         try:
-            return await self.scrub()
-        except MemoryUnavailable:
-            return False  # that it is due is kept with the purge
+            with contextlib.suppress(MemoryUnavailable):  # that it is due is kept with the purge
+                cleared = await self.scrub()
         finally:
             for hook in self.after_purge:
-                await hook(gone)
+                if await hook(gone) is False:
+                    cleared = False
+        return cleared
 
     async def take_in(self, viewer: Viewer, pool: Pool, file: IO[bytes], tell: Callable[[Memory], None]) -> Imported:
         """All of a file in one transaction, or nothing of it; `tell` hears of what changed once that is kept.

@@ -182,6 +182,44 @@ async def test_one_text_that_the_model_refuses_keeps_no_other_out_and_is_counted
         assert await one.index.count() == 3
 
 
+async def test_many_texts_that_the_model_refuses_keep_no_other_out() -> None:
+    embedder = Picky("poison")
+    texts = {f"t{n}": f"poison {n}" if 5 <= n < 15 else f"text {n}" for n in range(30)}
+    source = Texts(**texts)
+    async with running(ListIndex(), source, embedder) as one:
+        assert (one.indexer.status.done, one.indexer.status.failed) == (20, 10)
+        for n in range(10):
+            source.set(f"more{n}", f"poison again {n}")
+        source.set("good", "the car is red")
+        assert (await one.find("red car"))[0] == "good"
+        assert one.indexer.status.failed == 20
+
+
+async def test_a_model_that_is_down_is_not_asked_for_every_text() -> None:
+    asked: list[int] = []
+
+    class Counting(Picky):
+        async def embed_passages(self, texts: Sequence[str]) -> Vectors:
+            asked.append(len(texts))
+            return await super().embed_passages(texts)
+
+    embedder = Counting()
+    embedder.down = True
+    async with running(ListIndex(), Texts(**{f"t{n}": f"text {n}" for n in range(100)}), embedder, "waiting"):
+        assert len(asked) < 10
+
+
+async def test_texts_that_are_refused_for_good_let_the_others_have_their_turn() -> None:
+    embedder = Picky("o")
+    source = Texts(x="text", **{f"p{n}": f"poison {n}" for n in range(5)}, later="slow")
+    async with running(ListIndex(), source, embedder) as one:
+        assert one.indexer.status.failed == 6
+        embedder.refuses = "poison"
+        for _ in range(3 * RETRY_ROUNDS):
+            await one.indexer.caught_up()
+        assert one.indexer.status.failed == 5
+
+
 async def test_points_that_vanish_or_appear_by_themselves_make_it_build_anew() -> None:
     index = ListIndex()
     source = Texts(a="one", b="two")

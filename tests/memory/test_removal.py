@@ -142,6 +142,15 @@ async def test_what_cannot_be_wiped_yet_is_deleted_told_and_wiped_later(memories
     assert files_with_text(tmp_path, "zanzibar") == []
 
 
+async def test_a_purge_is_not_called_cleared_while_a_hook_has_something_left(memories: Memories) -> None:
+    async def unfinished(_: Purged) -> bool:
+        return False
+
+    memories.store.after_purge.append(unfinished)
+    fact = (await memories.add(ANA, Draft(text="the safe is in zanzibar"))).memory
+    assert not (await memories.purge(ANA, [fact.id])).cleared
+
+
 async def test_a_reader_that_holds_the_log_open_keeps_nobody_waiting_for_long(
     memories: Memories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
