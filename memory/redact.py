@@ -53,6 +53,7 @@ _LINK = (
     r"|\s{0,4}(?:คือ|是|为|は))\s{0,4}"
 )
 _VALUE = r"(\"[^\"\n]{1,400}\"|'[^'\n]{1,400}'|`[^`\n]{1,400}`|„[^“\n]{1,400}“|[^\s,;<>()\"'`]{1,400})"
+ANY_NAME = re.compile(rf"(?i)(?<![^\W_])(?:{_WORDS})|{_UNSPACED}")
 NAMED = re.compile(rf"(?i)((?:(?<![^\W_])(?:{_WORDS})|{_UNSPACED})[\"'`]?)({_LINK}){_VALUE}")
 
 # the same with words between, or with no link: only what looks like a secret is taken then
@@ -136,10 +137,13 @@ def redact(text: str) -> Redacted:
     text = TOKENS.sub(lambda m: note("token"), text)
     text = HEADER.sub(lambda m: m[1] + note("token"), text)
     text = _without_cards(text, note)
-    text = NAMED.sub(lambda m: _named(m, note), text)
-    text = _without_far_values(text, note)
+    before = len(kinds)
+    if ANY_NAME.search(text) is not None:
+        text = NAMED.sub(lambda m: _named(m, note), text)
+        text = _without_far_values(text, note)
     text = LONG_WORD.sub(lambda m: note("key") if _looks_random(m[0]) else m[0], text)
-    text = _without_cards(text, note)  # also one whose digits had others beside them that are gone now
+    if len(kinds) > before:  # a card's digits may have had others beside them that are gone now
+        text = _without_cards(text, note)
     return Redacted(text, tuple(sorted(dict.fromkeys(kinds), key="card number".__eq__)))
 
 
