@@ -113,7 +113,7 @@ class MemorySearch:
 
 def mild_weight(memory: Memory, policy: MemoryPolicy, now: datetime) -> float:
     """What importance, vitality and being new add to a score; 1 and a little more."""
-    newness = 0.5 ** (max(timedelta(0), now - memory.updated_at) / HALF_NEW)
+    newness = 0.5 ** (max(timedelta(0), now - memory.since) / HALF_NEW)
     return (
         1
         + policy.search.importance_weight * memory.importance / 10

@@ -159,7 +159,7 @@ def _changed(step: Step, named: Sequence[Memory], given: Learnable) -> Step | st
     by_hand = [memory for memory in named if memory.source.origin in DELIBERATE]
     if by_hand and step.op in ("merge", "delete"):
         return "would merge or delete what a person has written"
-    if any(memory.updated_at >= step.said_at for memory in by_hand):
+    if any(memory.since >= step.said_at for memory in by_hand):
         return "is older than what a person has written since"
     if any(memory.valid_from > step.said_at for memory in named):
         return "is older than what is known"

@@ -56,7 +56,7 @@ def recalled_memory(memory: Memory, topic: str | None) -> Recalled:
         id=memory.id,
         text=memory.text,
         topic=topic,
-        at=memory.updated_at,
+        at=memory.since,
         created_at=memory.created_at,
         revision=memory.revision,
     )

@@ -132,6 +132,11 @@ class Memory:
     checked_at: datetime | None = None
     revision: int = 1
 
+    @property
+    def since(self) -> datetime:
+        """When it was written as it stands, or from when on that holds. `updated_at` also moves when it is sorted."""
+        return max(self.created_at, self.valid_from)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:

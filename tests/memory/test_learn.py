@@ -77,6 +77,17 @@ def test_a_persons_text_changes_only_by_what_the_person_says_later() -> None:
     assert judge([gone], given(heard("Prague"), known("Ana lives in Prague", origin="person"))).steps == []
 
 
+def test_sorting_a_persons_text_is_no_writing_it_again() -> None:
+    change = Proposal(op="update", ids=("m",), text="Ana lives in Brno")
+    sorted_since = replace(
+        known("Ana lives in Prague", origin="person"), updated_at=NOW + timedelta(hours=1), revision=2
+    )
+    assert len(judge([change], given(heard("I live in Brno now"), sorted_since)).steps) == 1
+    written_since = replace(sorted_since, created_at=NOW + timedelta(hours=1))
+    refused = judge([change], given(heard("I live in Brno now"), written_since)).refused
+    assert refused == ["is older than what a person has written since"]
+
+
 def test_secrets_are_gone_before_anything_is_asked_or_kept() -> None:
     secret = "sk-" + "a1B2" * 8
     assert secret not in clean_said([heard(f"my key is {secret}")])[0][0].text

@@ -17,7 +17,8 @@ from memory.embed import EmbeddingFailed, HashEmbedder
 from memory.fulltext import FullText
 from memory.index import IndexBroken, ListIndex, Near, Point, point_of
 from memory.policy import MemoryPolicy, RecordsPolicy, SearchPolicy
-from memory.records import Change, Draft, Filters, Memory, Source, TextHit, Viewer, project_pool, user_pool
+from memory.recall import recalled_memory, row_of
+from memory.records import Change, Draft, Filters, Memory, Source, TextHit, Viewer, Written, project_pool, user_pool
 from memory.search import Found, search
 from memory.source import MemorySource
 from memory.store import MemoryStore
@@ -253,8 +254,25 @@ async def test_what_is_important_alive_and_new_comes_first_among_equals(store: M
 
     assert weight(importance=10) > weight(importance=5) > weight(importance=1)
     assert weight(last_recalled_at=now) > weight()
-    assert weight(updated_at=now) > weight()
-    assert 1 < weight(importance=1) < weight(importance=10, last_recalled_at=now, updated_at=now) < 1.25
+    assert weight(valid_from=now) > weight()
+    assert 1 < weight(importance=1) < weight(importance=10, last_recalled_at=now, valid_from=now) < 1.25
+
+
+async def test_what_is_only_sorted_deleted_or_restored_keeps_its_date(store: MemoryStore) -> None:
+    told = datetime(2024, 3, 1, tzinfo=UTC)
+    (fact,) = await store.add(ANA, [Draft(text="Our dog is called Rex", created_at=told)])
+    assert isinstance(fact, Written)
+    moved = await store.edit(ANA, fact.memory.id, Change(importance=7))
+    await store.trash(ANA, fact.memory.id)
+    back = await store.restore(ANA, fact.memory.id)
+    corrected = await store.edit(ANA, fact.memory.id, Change(text="Our dog is called Max"))
+    undone = await store.undo_latest(ANA, fact.memory.id)
+    for same in (moved.memory, back, undone[0]):
+        assert (same.since, row_of(recalled_memory(same, None))["date"]) == (told, "2024-03-01")
+        assert mild_weight(same, MemoryPolicy(), back.updated_at) < mild_weight(
+            corrected.memory, MemoryPolicy(), back.updated_at
+        )
+    assert corrected.memory.since == corrected.memory.updated_at
 
 
 async def test_the_source_of_the_index_tells_active_memories_and_what_becomes_of_them(store: MemoryStore) -> None:
