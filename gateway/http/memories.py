@@ -41,7 +41,6 @@ from memory.records import (
     Sort,
     State,
     parse_pool,
-    user_pool,
 )
 from sessions.keys import clean_id
 
@@ -297,8 +296,7 @@ class MemoryRoutes:
         """The own pool's where none is named: what others share, or own, is never meant by silence."""
         query: PoolQuery = call.query
         memories, viewer, pool = await self._asked(call, query.pool)
-        assert viewer.user is not None  # noqa: S101  (viewer_for)
-        filters = Filters(pools=(pool or user_pool(viewer.user),))
+        filters = Filters(pools=(await memories.topics.prepare(viewer, pool),))
         return json_answer(_purged(await memories.empty_trash(viewer, filters)))
 
     async def history(self, call: Call) -> web.Response:

@@ -121,6 +121,8 @@ class MemoryRunRoutes:
     async def page(self, call: Call) -> web.Response:
         query: RunsQuery = call.query
         memories, viewer, pool = await self._asked(call, query.pool)
+        if pool is not None:
+            await memories.topics.prepare(viewer, pool)
         found = await memories.store.jobs.page(viewer, kind=query.kind, pool=pool, limit=query.limit)
         kinds = [name for name, kind in self._parts.memory_jobs.kinds.items() if viewer.admin or not kind.whole]
         return json_answer(RunPageView(runs=[self._view(job) for job in found], kinds=sorted(kinds)))

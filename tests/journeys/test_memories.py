@@ -323,6 +323,21 @@ async def test_nobody_sees_or_changes_what_belongs_to_another(people: Client, wh
         ]
 
 
+async def test_a_pool_of_others_is_answered_as_one_that_is_not_there(people: Client) -> None:
+    await call(people, "root", "POST", "/v1/projects", {"id": "shop", "members": ["bob"]})
+    for (method, path), body in {**MEMORY_LISTS, **MEMORY_WRITERS}.items():
+        if path in ("/v1/projects", "/v1/learning-runs", "/v1/memories/merge", "/v1/topics/try"):
+            continue  # they take no pool
+        told = set[str]()
+        for pool in ("project:shop", "project:nobodys", "user:bob"):
+            given = None if body is None else {**body, "pool": pool}
+            query = "" if body is not None else f"?pool={pool}"
+            status, content = await call(people, "ana", method, f"{path}{query}", given)
+            assert status == 404, (method, path, pool, content)
+            told.add(content["detail"].replace(pool, "POOL"))
+        assert told == {"There is no pool POOL here, or you may not see it."}, (method, path)
+
+
 async def test_a_person_reads_everything_of_their_own(people: Client) -> None:
     ids = await _seeded(people)
     for (method, path), body in {**MEMORY_ROUTES, **MEMORY_LISTS}.items():
