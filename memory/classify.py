@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, cast
 
+from memory.records import folded_name
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -59,9 +61,9 @@ def parse_answer(text: str, topics: Sequence[Topic], count: int) -> list[Topic |
     answer = _object_in(text)
     if answer is None:
         return None
-    by_name = {topic.name.casefold(): topic for topic in topics}
+    by_name = {folded_name(topic.name): topic for topic in topics}
     chosen = [answer.get(str(number)) for number in range(1, count + 1)]
-    return [by_name.get(name.strip().casefold()) if isinstance(name, str) else None for name in chosen]
+    return [by_name.get(folded_name(name)) if isinstance(name, str) else None for name in chosen]
 
 
 def _object_in(text: str) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from memory.errors import InvalidMemory
 from memory.judge import KEPT_OF_SUMMARY, LONGEST_FACT, NEGATIONS, invented
 from memory.learn import answer_object, proposals_of
-from memory.records import DELIBERATE, TopicDraft, text_hash
+from memory.records import DELIBERATE, TopicDraft, folded_name, text_hash
 from memory.redact import redact
 from memory.text import STOP_WORDS
 from memory.topics import checked_draft
@@ -170,7 +170,7 @@ def judge_tidying(answer: Answer, shown: Shown) -> Tidied:
     """What may be written of the proposals, in their order; no memory is touched twice."""
     tidied = Tidied()
     drafts = _new_topics(answer, shown, tidied)
-    names = {topic.name.casefold(): topic.name for topic in shown.topics if _sortable(topic)}
+    names = {folded_name(topic.name): topic.name for topic in shown.topics if _sortable(topic)}
     names |= {name: draft.name for name, draft in drafts.items()}
     taken: set[str] = set()
     deleted = 0
@@ -186,19 +186,19 @@ def judge_tidying(answer: Answer, shown: Shown) -> Tidied:
             deleted += outcome.op == "delete"
             taken |= {*outcome.ids}
             tidied.steps.append(outcome)
-    wanted = {(step.topic or "").casefold() for step in tidied.steps}
+    wanted = {folded_name(step.topic or "") for step in tidied.steps}
     tidied.new_topics.extend(draft for name, draft in drafts.items() if name in wanted)
-    by_name = {topic.name.casefold(): topic for topic in shown.topics}
-    gone = [by_name.get(name.strip().casefold()) for op, name, _ in answer.topics if op == "delete"]
+    by_name = {folded_name(topic.name): topic for topic in shown.topics}
+    gone = [by_name.get(folded_name(name)) for op, name, _ in answer.topics if op == "delete"]
     tidied.old_topics.extend(topic.id for topic in gone if topic is not None)
     return tidied
 
 
 def _new_topics(answer: Answer, shown: Shown, tidied: Tidied) -> dict[str, TopicDraft]:
-    known = {topic.name.casefold() for topic in shown.topics}
+    known = {folded_name(topic.name) for topic in shown.topics}
     drafts: dict[str, TopicDraft] = {}
     for op, name, description in answer.topics:
-        if op != "add" or name.strip().casefold() in known or len(drafts) >= MOST_TOPICS:
+        if op != "add" or folded_name(name) in known or len(drafts) >= MOST_TOPICS:
             continue
         try:
             draft = checked_draft(TopicDraft(name=name, description=description))
@@ -208,7 +208,7 @@ def _new_topics(answer: Answer, shown: Shown, tidied: Tidied) -> dict[str, Topic
         if _says_what_is_gone(f"{draft.name} {draft.description}", shown.memories, shown):
             tidied.refused.append(CHANGED_MEANWHILE)
             continue
-        drafts[draft.name.casefold()] = draft
+        drafts[folded_name(draft.name)] = draft
     return drafts
 
 
@@ -230,7 +230,7 @@ def _judged(proposal: Proposal, shown: Shown, names: Mapping[str, str]) -> TidyS
         ids=proposal.ids,
         revisions=tuple(memory.revision for memory in named),
         text=text,
-        topic=None if proposal.topic is None else names.get(proposal.topic.strip().casefold()),
+        topic=None if proposal.topic is None else names.get(folded_name(proposal.topic)),
         importance=proposal.importance,
     )
     if step.op == "delete":

@@ -13,7 +13,7 @@ from sqlalchemy import or_, select
 from memory.access import INSTANCE, check_may_change_topic, readable_project, readable_topic, writable_pool
 from memory.errors import Forgotten, InvalidMemory, NotThere
 from memory.portable import MAX_LINE_BYTES, Tombstone, at_line, parse_lines
-from memory.records import Draft, TopicDraft
+from memory.records import Draft, TopicDraft, folded_name
 from memory.rows import owner_name, topic_from_row
 from memory.tables import projects, topics
 from memory.topic_plan import plan_topics
@@ -73,7 +73,7 @@ class Intake:
                 match item:
                     case TopicDraft():
                         draft = checked_draft(item)
-                        self._given[draft.name.casefold()] = draft
+                        self._given[folded_name(draft.name)] = draft
                         if len(self._given) > MOST_TOPICS:
                             raise InvalidMemory("topics", f"a file has at most {MOST_TOPICS}")
                     case Draft():
@@ -118,7 +118,7 @@ class Intake:
     def _placed(self, where: str, draft: Draft) -> Draft:
         if draft.topic is None:
             return draft
-        topic = self._topics.get(draft.topic.strip().casefold())
+        topic = self._topics.get(folded_name(draft.topic))
         if topic is None:
             self._without += 1
             return dataclasses.replace(draft, topic=None)
@@ -140,7 +140,7 @@ class Intake:
             may_make = False
         return plan_topics(
             self._given,
-            {topic.name.casefold(): topic for topic in found},
+            {folded_name(topic.name): topic for topic in found},
             self._pool,
             may_make=may_make,
             projects=set((await connection.execute(member)).scalars()),

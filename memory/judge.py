@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from memory.dates import resolve_dates
-from memory.records import DELIBERATE, text_hash
+from memory.records import DELIBERATE, folded_name, text_hash
 from memory.redact import redact
 from memory.text import STOP_WORDS, fold, stem
 
@@ -268,7 +268,7 @@ def invented(text: str, sources: Sequence[str]) -> bool:
 def _topic_id(name: str | None, topics: Sequence[Topic]) -> str | None:
     if len(topics) == 1:
         return topics[0].id
-    return next((t.id for t in topics if name is not None and t.name.casefold() == name.strip().casefold()), None)
+    return next((t.id for t in topics if name is not None and folded_name(t.name) == folded_name(name)), None)
 
 
 def _overlap(one: set[str], other: set[str]) -> float:

@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from memory.access import own_scope, readable, readable_among
 from memory.errors import InvalidMemory
-from memory.records import checked_time
+from memory.records import checked_time, composed
 from memory.rows import millis
 from memory.tables import memories, topics
 
@@ -77,7 +77,7 @@ def fitting(viewer: Viewer, filters: Filters, column: ColumnElement[str] = memor
 def _has_property(name: str, value: str) -> ColumnElement[bool]:
     """SQLite (3.40) finds no name by its path that has a quote, or a letter JSON may write as an escape."""
     each = func.json_each(memories.c.properties).table_valued("key", "value")
-    return exists().select_from(each).where(each.c.key == name, each.c.value == value)
+    return exists().select_from(each).where(each.c.key == composed(name), each.c.value == composed(value))
 
 
 def valid(filters: Filters) -> ColumnElement[bool]:

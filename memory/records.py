@@ -56,9 +56,14 @@ def parse_pool(text: str) -> Pool:
     return Pool(kind, checked_id(kind, name))
 
 
+def composed(text: str) -> str:
+    """Names are kept and compared in NFC, in which an accent is part of its letter."""
+    return unicodedata.normalize("NFC", text)
+
+
 def checked_id(what: str, raw: str) -> str:
     """An id of a user or project as it is kept, in NFC. Raises InvalidMemory."""
-    text = unicodedata.normalize("NFC", raw)
+    text = composed(raw)
     if not text or text != text.strip() or len(text.encode("utf-8", "replace")) > MAX_ID:
         raise InvalidMemory(what, f"must have 1 to {MAX_ID} bytes, and no white space around it")
     if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in text):
@@ -344,6 +349,11 @@ def checked_time(field: str, at: datetime) -> datetime:
     if at.tzinfo is None or at.year not in YEARS:
         raise InvalidMemory(field, f"must be a time with a zone, in the years {YEARS[0]} to {YEARS[-1]}")
     return at
+
+
+def folded_name(name: str) -> str:
+    """The form in which two names of topics are the same, however accents are written; case does not matter."""
+    return composed(composed(name).strip().casefold())
 
 
 _UNSEEN: dict[int, None] = dict.fromkeys([0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Text, select, type_coerce
 
 from memory.access import INSTANCE
-from memory.records import Audit, Memory, Pool, Source, Topic, parse_pool, text_hash
+from memory.records import Audit, Memory, Pool, Source, Topic, folded_name, parse_pool, text_hash
 from memory.tables import memories
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def topic_to_row(topic: Topic) -> dict[str, Any]:
         "id": topic.id,
         "owner": owner_name(topic.owner),
         "name": topic.name,
-        "name_folded": topic.name.casefold(),
+        "name_folded": folded_name(topic.name),
         "description": topic.description,
         "leave_out": topic.leave_out,
         "bounded": topic.bounded,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memory.errors import MemoryConflict
+from memory.records import folded_name
 from memory.topics import MAX_NAME
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def plan_topics(
                 f"The topic {draft.name!r} here is not bound to the project {draft.project!r}, as the file's is: what "
                 f"the file has under it is under {chosen.name!r}."
             )
-            here = _bound(known.get(chosen.name.casefold()), chosen)
+            here = _bound(known.get(folded_name(chosen.name)), chosen)
         if here is not None:
             there[name] = here
             continue

@@ -18,7 +18,7 @@ from memory.access import (
 )
 from memory.errors import InvalidMemory, MemoryConflict, MemoryUnavailable, NotThere
 from memory.operation import Operation, count_rows
-from memory.records import Project, Topic, checked_id, project_pool, user_pool
+from memory.records import Project, Topic, checked_id, folded_name, project_pool, user_pool
 from memory.removal import empty_log_if_due, note_log
 from memory.rows import memory_from_row, millis, owner_name, time_of, topic_from_row, topic_to_row
 from memory.tables import members, memories, pools, projects, topics
@@ -80,7 +80,7 @@ class TopicStore:
         rows = [
             topic_to_row(new_topic(draft, pool, self._new_id(), now))
             for draft in drafts
-            if draft.name.casefold() not in there
+            if folded_name(draft.name) not in there
         ]
         if rows:
             await connection.execute(insert(topics), rows)
@@ -109,7 +109,7 @@ class TopicStore:
 
     async def find(self, viewer: Viewer, given: Sequence[str], owners: Sequence[Pool]) -> list[Topic]:
         """The topics of these pools, or the instance's, that have one of these ids or names. Raises NotThere."""
-        names = [name.strip().casefold() for name in given]
+        names = [folded_name(name) for name in given]
         query = select(topics).where(
             topics.c.owner.in_([INSTANCE, *map(str, owners)]),
             or_(topics.c.id.in_(given), topics.c.name_folded.in_(names)),
@@ -117,7 +117,7 @@ class TopicStore:
         )
         async with self._records.reading() as connection:
             found = [topic_from_row(row) for row in (await connection.execute(query)).mappings()]
-        known = {topic.id for topic in found} | {topic.name.casefold() for topic in found}
+        known = {topic.id for topic in found} | {folded_name(topic.name) for topic in found}
         for one, name in zip(given, names, strict=True):
             if one not in known and name not in known:
                 raise NotThere(f"topic {one!r:.80}")
@@ -144,7 +144,7 @@ class TopicStore:
             if after.project != before.project:  # whoever has left the project may still rename their topic
                 await self._check_binding(connection, viewer, after)
             taken = (await connection.execute(_names_of(before.owner))).scalars().all()
-            if after.name.casefold() != before.name.casefold() and after.name.casefold() in taken:
+            if folded_name(after.name) != folded_name(before.name) and folded_name(after.name) in taken:
                 raise MemoryConflict(f"There is a topic {after.name!r} already. Choose another name.")
             if (after.bounded, after.scope_properties) != (before.bounded, before.scope_properties):
                 await self._place_again(connection, after)
@@ -294,7 +294,7 @@ def new_topic(draft: TopicDraft, owner: Pool | None, topic_id: str, now: datetim
 async def insert_topic(connection: AsyncConnection, viewer: Viewer, topic: Topic, now: datetime) -> None:
     """Raises MemoryConflict. Whether the viewer may make it was checked before."""
     taken = (await connection.execute(_names_of(topic.owner))).scalars().all()
-    if topic.name.casefold() in taken:
+    if folded_name(topic.name) in taken:
         raise MemoryConflict(f"There is a topic {topic.name!r} already. Update it, or choose another name.")
     if len(taken) >= MAX_TOPICS:
         raise MemoryConflict(f"There are {MAX_TOPICS} topics already. Delete one first.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memory.encodings import whole_text
 from memory.errors import InvalidMemory
-from memory.records import Keep, TopicDraft, checked_id
+from memory.records import Keep, TopicDraft, checked_id, composed
 from memory.redact import redact
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ PROJECT_DEFAULTS: tuple[TopicDraft, ...] = (
 
 def checked_draft(draft: TopicDraft) -> TopicDraft:
     """The draft as it is kept. Raises InvalidMemory, which names the field."""
-    name = draft.name.strip()
+    name = composed(draft.name.strip())
     if not name or len(name) > MAX_NAME or not name.isprintable():
         raise InvalidMemory("name", f"a topic's name has 1 to {MAX_NAME} printable characters")
     description = whole_text(draft.description).strip()
@@ -120,7 +120,10 @@ def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
             raise InvalidMemory("properties", f"{name!r:.80} is no name of a property")
         if not value or len(value) > MAX_PROPERTY:
             raise InvalidMemory(f"properties.{name}"[:200], f"has 1 to {MAX_PROPERTY} characters")
-    return {name: whole_text(value) for name, value in sorted(properties.items())}
+    kept = {composed(name): composed(whole_text(value)) for name, value in sorted(properties.items())}
+    if len(kept) < len(properties):
+        raise InvalidMemory("properties", "a name is given twice, with its accents written in two ways")
+    return kept
 
 
 def check_scope(topic: Topic, properties: Mapping[str, str]) -> None:
@@ -143,7 +146,8 @@ def bounded_place(pool: Pool, topic: Topic, properties: Mapping[str, str]) -> st
     return base64.b32encode(digest[:16]).decode().rstrip("=")
 
 
-def _checked_scope(names: tuple[str, ...]) -> tuple[str, ...]:
+def _checked_scope(given: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(composed(name) for name in given)
     if len(names) > MAX_PROPERTIES or len(set(names)) != len(names):
         raise InvalidMemory("scope_properties", f"give at most {MAX_PROPERTIES} different names")
     for name in names:

@@ -23,6 +23,7 @@ from memory.records import (
     Source,
     Written,
     checked_time,
+    folded_name,
     normalised,
     parse_pool,
     text_hash,
@@ -353,7 +354,7 @@ class Writes:
             select(topics)
             .where(
                 or_(own, instance),
-                or_(topics.c.id == given, topics.c.name_folded == given.strip().casefold()),
+                or_(topics.c.id == given, topics.c.name_folded == folded_name(given)),
                 readable_topic(self._viewer, topics.c.owner),
             )
             .order_by(instance)

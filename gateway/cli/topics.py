@@ -124,8 +124,10 @@ def delete(
 def _found(daemon: Daemon, wanted: str, pool: str | None, user: str | None) -> dict[str, Any]:
     """The topic of this id or name, the pool's own before the instance's."""
     topics: list[dict[str, Any]] = daemon.call("GET", "/v1/topics", query={"pool": pool, "user": user})["topics"]
-    name = wanted.strip().casefold()
-    fitting = [one for one in topics if wanted == one["id"] or name == one["name"].casefold()]
+    from memory.records import folded_name
+
+    name = folded_name(wanted)
+    fitting = [one for one in topics if wanted == one["id"] or name == folded_name(one["name"])]
     if not fitting:
         fail(f"There is no topic {wanted!r} here. There are {', '.join(one['name'] for one in topics)}.", REFUSED)
     return min(fitting, key=lambda one: one["owner"] == "instance")

@@ -13,6 +13,7 @@ from gateway.opening import told_by
 from gateway.surfaces.engram_runs import run_from_row, run_to_row, work_from_json
 from gateway.surfaces.engram_scope import ScopedTopic
 from memory.errors import MemoryUnavailable
+from memory.records import folded_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -101,7 +102,7 @@ class EngramBook:
 
         async with self._connection() as connection:
             for topic in topics:
-                key = topic.own_name.casefold()
+                key = folded_name(topic.own_name)
                 same = (topics_table.c.project == project, topics_table.c.own_name == key)
                 await connection.execute(topics_table.delete().where(*same))
                 row = {

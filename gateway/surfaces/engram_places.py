@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gateway.surfaces.engram_scope import viewer_of_project, viewer_of_user
 from memory.errors import MemoryConflict, NotThere
-from memory.records import TopicChange, TopicDraft
+from memory.records import TopicChange, TopicDraft, folded_name
 
 if TYPE_CHECKING:
     from gateway.surfaces.engram_scope import Project, ScopedTopic
@@ -24,7 +24,7 @@ class Place:
     topics: dict[str, Topic]
 
     def topic(self, scoped: ScopedTopic) -> Topic:
-        return self.topics[scoped.own_name.casefold()]
+        return self.topics[folded_name(scoped.own_name)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ async def open_places(
 
 
 async def _place(memories: Memories, pool: Pool, viewer: Viewer, project: Project, *, user_scoped: bool) -> Place:
-    present = {topic.name.casefold(): topic for topic in await memories.topics.topics(viewer, pool)}
+    present = {folded_name(topic.name): topic for topic in await memories.topics.topics(viewer, pool)}
     # a project's other topics are its members', and not this API's
     topics = dict(present) if user_scoped else {}
     for name, wanted in project.topics.items():
@@ -91,10 +91,10 @@ async def _as_wanted(
             return await memories.topics.add_topic(viewer, pool, draft)
         except MemoryConflict:
             # two first requests of one user at once
-            found = {topic.name.casefold(): topic for topic in await memories.topics.topics(viewer, pool)}
-            if wanted.own_name.casefold() not in found:
+            found = {folded_name(topic.name): topic for topic in await memories.topics.topics(viewer, pool)}
+            if folded_name(wanted.own_name) not in found:
                 raise
-            return found[wanted.own_name.casefold()]
+            return found[folded_name(wanted.own_name)]
     if (present.bounded, present.scope_properties) == (wanted.bounded, wanted.scope_properties):
         return present
     change = TopicChange(bounded=wanted.bounded, scope_properties=wanted.scope_properties)

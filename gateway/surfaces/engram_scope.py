@@ -12,7 +12,7 @@ from ulid import ULID
 
 from gateway.http.problems import Problem
 from memory.errors import InvalidMemory
-from memory.records import Pool, Viewer, project_pool, user_pool
+from memory.records import Pool, Viewer, folded_name, project_pool, user_pool
 from memory.topics import USER_DEFAULTS
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Project:
 
     def shown(self, own_name: str) -> tuple[str, str]:
         """Name and group of a topic as clients know it; people's own topics belong to the default group."""
-        known = self.topics.get(own_name.casefold())
+        known = self.topics.get(folded_name(own_name))
         return (own_name, DEFAULT_GROUP) if known is None else (known.name, known.group)
 
     def in_group(self, group: str) -> list[ScopedTopic]:
@@ -116,7 +116,7 @@ def project_to_fill(policy: EngramPolicy, caller: Caller, named: str | None) -> 
 def build_project(name: str, topics: Iterable[ScopedTopic]) -> Project:
     """The default topics, changed and added to by those given, the last one first."""
     defaults = [ScopedTopic(name=d.name, description=d.description, bounded=d.bounded) for d in USER_DEFAULTS]
-    return Project(name, {topic.own_name.casefold(): topic for topic in [*defaults, *topics]})
+    return Project(name, {folded_name(topic.own_name): topic for topic in [*defaults, *topics]})
 
 
 def viewer_of_user(project: Project, user_id: str, token: str, origin: Origin = "tool") -> Viewer:
@@ -143,10 +143,10 @@ def checked_group(project: Project, group: str | None) -> str:
 
 def known_topics(project: Project, group: str, own: Iterable[Topic]) -> dict[str, ScopedTopic]:
     """The topics of a group by name, folded; those a user made elsewhere belong to the default one."""
-    known = {topic.name.casefold(): topic for topic in project.in_group(group)}
+    known = {folded_name(topic.name): topic for topic in project.in_group(group)}
     for topic in own if group == DEFAULT_GROUP else ():
-        if topic.name.casefold() not in project.topics:
-            known[topic.name.casefold()] = ScopedTopic(
+        if folded_name(topic.name) not in project.topics:
+            known[folded_name(topic.name)] = ScopedTopic(
                 name=topic.name,
                 description=topic.description,
                 bounded=topic.bounded,
@@ -157,7 +157,7 @@ def known_topics(project: Project, group: str, own: Iterable[Topic]) -> dict[str
 
 def named_topic(known: Mapping[str, ScopedTopic], name: str, field: str = "topics") -> ScopedTopic:
     """Raises Problem."""
-    found = known.get(name.strip().casefold())
+    found = known.get(folded_name(name))
     if found is None:
         names = ", ".join(topic.name for topic in known.values())
         raise refused(field, f"there is no topic {name!r:.80}; known: {names}")

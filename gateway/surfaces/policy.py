@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from memory.records import folded_name
 from sessions.policy import Policy
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -44,7 +45,7 @@ class EngramProjectPolicy(Policy):
 
     @model_validator(mode="after")
     def _told_apart(self) -> EngramProjectPolicy:
-        names = [(topic.group, topic.name.casefold()) for topic in self.topics]
+        names = [(topic.group, folded_name(topic.name)) for topic in self.topics]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"the project {self.project!r} has two topics {twice[1]!r} in the group {twice[0]!r}")

@@ -67,6 +67,40 @@ async def test_a_new_person_has_five_topics_and_one_that_was_deleted_stays_away(
     assert len(await memories.topics.topics(ANA)) == 4
 
 
+async def test_names_are_the_same_however_their_accents_are_written(memories: Memories) -> None:
+    composed, apart = "Caf\u00e9", "CAFE\u0301"
+    owner = user_pool("ana")
+    topic = await memories.topics.add_topic(
+        ANA, owner, TopicDraft(name=composed, description="Coffee.", scope_properties=("m\u011bsto",))
+    )
+    with pytest.raises(MemoryConflict, match="already"):
+        await memories.topics.add_topic(ANA, owner, TopicDraft(name=apart, description="Tea."))
+    other = await memories.topics.add_topic(ANA, owner, TopicDraft(name="Tea", description="Tea."))
+    with pytest.raises(MemoryConflict, match="already"):
+        await memories.topics.edit_topic(ANA, other.id, TopicChange(name=apart))
+    assert await memories.topics.find(ANA, [apart], [owner]) == [topic]
+    properties = {"me\u030csto": "Znojmo Cafe\u0301"}
+    fact = await added(memories, "Ana drinks espresso", topic=apart, properties=properties)
+    assert (fact.topic, fact.properties) == (topic.id, {"m\u011bsto": "Znojmo Caf\u00e9"})
+    for spelt in (properties, fact.properties):
+        assert await texts(memories, "espresso", Filters(properties=spelt)) == ["Ana drinks espresso"]
+    with pytest.raises(InvalidMemory, match="twice"):
+        await added(memories, "Ana drinks tea", properties={**properties, **fact.properties})
+
+
+async def test_an_import_takes_a_topic_for_the_one_that_is_here_however_its_accents_are_written(
+    memories: Memories,
+) -> None:
+    await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="Caf\u00e9", description="Coffee."))
+    await added(memories, "Ana drinks espresso", topic="Caf\u00e9")
+    lines = (await exported(memories, ANA)).replace("\u00e9", "e\u0301")
+    assert "Cafe\u0301" in lines
+    here = await memories.topics.add_topic(BOB, user_pool("bob"), TopicDraft(name="Caf\u00e9", description="Coffee."))
+    assert (await taken_in(memories, BOB, lines)).topics == 0
+    ((taken,), _) = await memories.page(BOB, Filters())
+    assert taken.topic == here.id
+
+
 async def test_what_a_deleted_topic_said_is_in_no_file(memories: Memories, tmp_path: Path) -> None:
     await memories.start()
     topic = await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="allotment", description="rhubarb"))
