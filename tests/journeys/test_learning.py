@@ -6,7 +6,7 @@ import asyncio
 import json
 import shutil
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gateway.clock import ManualClock
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.clock import Clock
+    from memory.learning_store import LearningStore
 
 START = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -73,6 +74,14 @@ async def runs(client: Client, who: str = "ana") -> list[dict[str, Any]]:
     _, found = await call(client, who, "GET", "/v1/learning-runs")
     client.token = "ana"
     return found["runs"]
+
+
+async def batches_until(learned: LearningStore, clock: ManualClock, until_at: datetime) -> None:
+    """Lets time pass, until a batch has begun at that time or later."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (last := await learned.batch_at()) is None or last < until_at:
+            await clock.advance(300)
+            await asyncio.sleep(0.002)
 
 
 async def test_after_a_reply_only_those_are_learnt_from_who_want_it(tmp_path: Path) -> None:
@@ -150,18 +159,17 @@ async def test_without_a_helper_nothing_happens(tmp_path: Path) -> None:
         assert (status, "roles.helper" in refused["detail"]) == (409, True)
 
 
-async def test_the_daily_batch_takes_sessions_in_which_enough_was_said(tmp_path: Path) -> None:
+async def test_the_batch_takes_sessions_in_which_enough_was_said_and_each_once(tmp_path: Path) -> None:
     clock = ManualClock(START)
-    async with learning(tmp_path, clock=clock, at_end=False) as (client, helper):
+    async with learning(tmp_path, clock=clock, at_end=False, batch="30 * * * *") as (client, helper):
         for number in range(5):
             await client.say(f"I own house number {number} in this street")
         client.token = "bob"
         for number in range(4):
             await client.say(f"I own boat number {number} on this lake", key="agent:main:web:direct:bob")
         client.token = "ana"
-        for _ in range(40):
-            await clock.advance(60 * 30)
-            await asyncio.sleep(0.02)
+        learned = (await client.daemon.parts.memory.open()).store.learning
+        await batches_until(learned, clock, START + timedelta(hours=1))
         async with asyncio.timeout(PATIENCE_S):
             while not (found := await runs(client)):
                 await asyncio.sleep(0.01)
@@ -176,10 +184,9 @@ async def test_the_daily_batch_takes_sessions_in_which_enough_was_said(tmp_path:
         _, jobs = await call(client, "bob", "GET", "/v1/memory-runs")
         assert jobs["runs"] == []
         asked = len(helper.asked)
-        for _ in range(50):
-            await clock.advance(60 * 30)
-            await asyncio.sleep(0.01)
-        assert len(helper.asked) == asked
+        await batches_until(learned, clock, clock.now() + timedelta(hours=1))
+        _, jobs = await call(client, "ana", "GET", "/v1/memory-runs")
+        assert (len(jobs["runs"]), len(helper.asked)) == (1, asked)
         _, undone = await call(client, "ana", "POST", f"/v1/memory-runs/{run['id']}/undo")
         assert (undone["back"], undone["left"]) == (2, 0)
         _, page = await call(client, "ana", "GET", "/v1/memories")
