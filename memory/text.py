@@ -27,14 +27,19 @@ _UNSPACED = (
 )
 _HAN = re.compile("[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _MARKS = "".join(chr(c) for c in range(0x300, 0x10000) if unicodedata.category(chr(c)) in ("Mn", "Mc"))
-_RUN = re.compile(rf"[{_UNSPACED}]+|(?:[^\W_{_UNSPACED}]|[{_MARKS}])+")
+_EMOJI = (
+    "[\U0001f1e6-\U0001f1ff]{2}|"  # two letters of a flag
+    "[\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2b50\u2b55\U0001f300-\U0001f3fa\U0001f400-\U0001faff]"  # no skin tones
+)
+_RUN = re.compile(rf"[{_UNSPACED}]+|(?:[^\W_{_UNSPACED}]|[{_MARKS}])+|{_EMOJI}")
+_EMOJI_RUN = re.compile(_EMOJI)
 _UNSPACED_START = re.compile(f"[{_UNSPACED}]")
 _ASCII_RUN = re.compile(r"[a-z0-9]+")
 _LATIN_MARKS = re.compile(r"([a-z])[\u0300-\u036f]+")
 
 _LETTERS = {
     **{ord(letter): plain for letter, plain in zip("łđøæœıðþħŧŋĸ", "l d o ae oe i d th h t ng k".split(), strict=True)},
-    **dict.fromkeys([0xAD, 0x2060, 0xFEFF, *range(0x200B, 0x2010)], ""),  # soft hyphen, what joins and parts unseen
+    **dict.fromkeys([0xAD, 0x2060, 0xFEFF, *range(0x200B, 0x2010), *range(0xFE00, 0xFE10)], ""),  # what is not seen
     **{
         c: str(unicodedata.decimal(chr(c), ""))
         for c in range(0x80, 0x10000)
@@ -56,7 +61,7 @@ _UNDOUBLED = f"{_VOWELS}c"  # kočka, kočce
 
 _SAMPLE = (
     "Příliš žluťoučký kůň běžel; running horses, ideas, potatoes 東京タワー ฉันแพ้ถั่ว 서울에서 Ёжик INV-0042 "
-    "kočce Olga mic"
+    "kočce Olga mic ❤️🍒"
 )
 
 STOP_WORDS = frozenset(
@@ -78,8 +83,9 @@ def cut(text: str) -> list[str]:
     """The terms of a text, in order.
 
     Folded: compatibility forms, case, diacritics of Latin letters, digits of all scripts. Words become stems, scripts
-    without spaces (Thai, Chinese, Japanese, Korean, ...) pairs of characters, Han single characters too. Terms hold
-    neither spaces nor ASCII punctuation. Linear in the text.
+    without spaces (Thai, Chinese, Japanese, Korean, ...) pairs of characters, Han single characters too, emoji their
+    numbers, which every full text takes for a word. Terms hold neither spaces nor ASCII punctuation. Linear in the
+    text.
     """
     if text.isascii():
         return [stem(word) for word in _ASCII_RUN.findall(text.lower())]
@@ -94,9 +100,11 @@ def cut_version(cut: Callable[[str], list[str]]) -> int:
 
 
 def cut_query(text: str) -> list[str]:
-    """The terms of a question, each once, without words that are in every sentence, unless there are no others."""
+    """The terms of a question, each once, without emoji and words that are in every sentence, unless there are no
+    others."""
     runs = _runs(text)
-    telling = [run for run in runs if run not in STOP_WORDS] or runs
+    rare = [run for run in runs if run not in STOP_WORDS]
+    telling = [run for run in rare if not _EMOJI_RUN.match(run)] or rare or runs
     return list(dict.fromkeys(term for run in telling for term in _terms(run)))
 
 
@@ -106,7 +114,11 @@ def _runs(text: str) -> list[str]:
 
 
 def _terms(run: str) -> list[str]:
-    if run.isascii() or not _UNSPACED_START.match(run):
+    if run.isascii():
+        return [stem(run)]
+    if _EMOJI_RUN.match(run):
+        return ["u" + "".join(f"{ord(character):x}" for character in run)]
+    if not _UNSPACED_START.match(run):
         return [stem(run)]
     if len(run) == 1:
         return [run]

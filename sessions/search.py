@@ -44,7 +44,7 @@ FORMAT = "1"
 MAX_TERMS = 64
 _SAMPLE = (
     "Příliš žluťoučký kůň běžel; running horses, ideas, potatoes 東京タワー ฉันแพ้ถั่ว 서울에서 Ёжик INV-0042 "
-    "kočce Olga mic"
+    "kočce Olga mic ❤️🍒"
 )
 
 

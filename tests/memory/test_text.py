@@ -54,6 +54,13 @@ FOUND = [
     ("東京タワーに行きました", "タワー"),
     ("서울에서 만나요", "서울"),
     ("Ёжик в тумане", "ёжик"),
+    # emoji: with and without colour, skin and joints
+    ("Kdo snědl 🍒🍒?", "🍒"),
+    ("I ❤️ Brno", "❤"),
+    ("Ano 👍🏽", "👍 👍🏿"),
+    ("Eva 👩‍💻", "👩 💻"),
+    ("1️⃣ první", "1"),
+    ("Jedu do 🇨🇿🇩🇪", "🇩🇪"),
     ("Łódź, Straße, İstanbul, Ærø", "lodz strasse istanbul aero"),
 ]
 NOT_FOUND = [
@@ -61,6 +68,8 @@ NOT_FOUND = [
     ("Bydlím v Brně", "Praha"),
     ("ฉันแพ้ถั่วลิสง", "โรงแรม"),
     ("我对花生过敏", "医院"),
+    ("I ❤️ Brno", "⭐️"),
+    ("🇨🇿", "🇩🇪"),
 ]
 WORDS = st.text(st.characters(categories=["L", "N", "Zs"], max_codepoint=0xFFFF), max_size=60)
 
@@ -80,7 +89,9 @@ def test_words_of_every_sentence_count_only_when_there_are_no_others() -> None:
     assert cut_query("What did she say about the boat?") == cut_query("say boat")
     assert cut_query("kde je smlouva?") == cut_query("smlouva")
     assert cut_query("who is it") == ["who", "is", "it"]
-    assert cut_query("?!… — 🙂") == []
+    assert cut_query("?!… — ├──") == []
+    assert cut_query("Where is the boat? 🙂") == cut_query("boat")
+    assert cut_query("🍒?") == cut_query("what is 🍒")
 
 
 def test_stop_words_are_folded_words() -> None:
