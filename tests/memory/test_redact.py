@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.redact import luhn, redact
+from memory.redact import redact
+from memory.secret_names import NAME, NAMED, NAMES, UNSPACED, at_names
+from memory.secret_shapes import luhn
+
+if TYPE_CHECKING:
+    import re
 
 SECRETS = {
     "my password is hunter2": ("hunter2", "password"),
@@ -176,6 +182,27 @@ def test_sentences_about_passwords_and_codes_stay_as_they_are(text: str) -> None
 def test_filtering_sentences_twice_changes_nothing_more(text: str) -> None:
     once = redact(text)
     assert redact(once.text).text == once.text
+
+
+@given(
+    st.sampled_from(list(NAMES)).flatmap(
+        lambda held: st.tuples(st.just(held), st.from_regex(NAMES[held], fullmatch=True))
+    )
+)
+def test_a_name_holds_what_it_is_looked_for_by(name: tuple[str, str]) -> None:
+    held, written = name
+    assert held in written
+
+
+@pytest.mark.parametrize("pattern", [NAME, NAMED])
+@given(st.lists(st.sampled_from((*PIECES, *NAMES, *UNSPACED, *"İıſ\u212aSKI")), max_size=14).map("".join))
+def test_names_are_found_where_the_whole_pattern_finds_them(pattern: re.Pattern[str], text: str) -> None:
+    assert [match.span() for match in at_names(pattern, text)] == [match.span() for match in pattern.finditer(text)]
+
+
+@pytest.mark.parametrize("name", ["PA\u017f\u017fWORD", "AP\u0130 \u212aEY", "p\u0131n"])
+def test_letters_that_stand_for_others_hide_no_name(name: str) -> None:
+    assert redact(f"{name}: 48213").kinds
 
 
 @pytest.mark.parametrize("text", list(SECRETS))
