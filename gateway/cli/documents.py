@@ -13,7 +13,7 @@ import typer
 from gateway.cli.chat import Url
 from gateway.cli.client import Daemon
 from gateway.cli.data import data_folder
-from gateway.cli.output import REFUSED, USAGE, fail, show_table
+from gateway.cli.output import REFUSED, USAGE, fail, say, show_table
 from gateway.cli.server import DataDir
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def add(
                 raise
             refused.append(ended.exit_code)
         else:
-            typer.echo(f"{file} -> memory/documents/{name} ({size_bytes} bytes)")
+            say(f"{file} -> memory/documents/{name} ({size_bytes} bytes)")
     if refused:
         raise typer.Exit(refused[0])
 
@@ -104,7 +104,7 @@ def _by_daemon(daemon: Daemon, whose: dict[str, Any]) -> Callable[[Path, bytes],
         try:
             kept = daemon.call("POST", "/v1/documents", body)
         except typer.Exit:
-            typer.echo(f"{file} was not taken.", err=True)
+            say(f"{file} was not taken.", err=True)
             raise
         return kept["name"], kept["size_bytes"]
 

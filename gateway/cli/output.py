@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 FAILED, USAGE, UNREACHABLE, REFUSED = 1, 2, 3, 4
 
 
+def say(message: str, *, err: bool = False) -> None:
+    """A line, also where a file's name that is no UTF-8 stands in it."""
+    typer.echo(message.encode("utf-8", "replace").decode(), err=err)
+
+
 def fail(message: str, code: int = FAILED) -> NoReturn:
     """Ends the command with a message on standard error."""
-    typer.echo(message, err=True)
+    say(message, err=True)
     raise typer.Exit(code)
 
 

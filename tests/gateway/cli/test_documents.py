@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+    from tests.gateway.cli.conftest import CommandLine
+    from tests.journeys.daemon import Client
 
 
 def run(*arguments: object) -> tuple[int, str]:
@@ -95,3 +99,27 @@ def test_a_refused_document_is_named_and_keeps_no_other_out(tmp_path: Path) -> N
         assert any(name in line and why in line for line in told.splitlines()), told
     folder = data / "workspaces" / "main" / "memory" / "documents"
     assert sorted(file.name for file in folder.iterdir()) == ["a.txt.md", "d.txt.md"]
+
+
+async def test_what_a_daemon_refuses_is_named_and_keeps_no_other_out(
+    line: CommandLine, client: Client, tmp_path: Path
+) -> None:
+    texts = {
+        "a.txt": b"bees",
+        "b.exe": b"bees",
+        "c.txt": b" \n",
+        "large.txt": b"x" * 5_000_001,
+        "gone.txt": None,
+        os.fsdecode(b"d\xff.txt"): b"bees",
+        "e.txt": b"hives",
+    }
+    for name, content in texts.items():
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+    ended = await line.end("documents", "add", *(str(tmp_path / name) for name in texts), "--agent", "main")
+    assert ended.exit_code == 4, ended.output
+    for name in ("b.exe", "c.txt", "large.txt", "gone.txt"):
+        assert f"{tmp_path / name} " in ended.stderr, name
+    listed = (await client.get("/v1/documents?agent=main"))["documents"]
+    assert [one["name"] for one in listed] == ["a.txt.md", "d\ufffd.txt.md", "e.txt.md"]
+    assert ended.stdout.count(" -> ") == 3
