@@ -6,6 +6,8 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from memory.letter_case import lowered
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -99,7 +101,7 @@ def resolve_dates(text: str, at: datetime) -> str:
     """Each such word becomes a date, a week (2026-W18), a month or a year, as in ISO 8601. `at` is when it was said, in
     the zone of whoever said it. What could mean a span as well ("in two days") stays as it is."""
     try:
-        text = _DAY.sub(lambda match: _date(at, DAYS[match[0].lower()]), text)
+        text = _DAY.sub(lambda match: _date(at, DAYS[lowered(match[0])]), text)
         text = _AGO.sub(lambda match: _ago(match, at), text)
         return _NAMED.sub(lambda match: _named(match, at), text)
     except OverflowError:
@@ -112,14 +114,14 @@ def _date(at: datetime, days: int) -> str:
 
 def _ago(match: re.Match[str], at: datetime) -> str:
     number, unit = (group for group in match.groups() if group is not None)
-    count = int(number) if number.isdecimal() else NUMBERS[number.lower()]
-    return _date(at, -count * (7 if unit.lower().startswith(("week", "týd", "woche")) else 1))
+    count = int(number) if number.isdecimal() else NUMBERS[lowered(number)]
+    return _date(at, -count * (7 if lowered(unit).startswith(("week", "týd", "woche")) else 1))
 
 
 def _named(match: re.Match[str], at: datetime) -> str:
     """The nearest such day before or after; a day that is called the last one is not today."""
     sign = -1 if _IS_BEFORE.fullmatch(match[1]) else 1
-    name = match[2].lower()
+    name = lowered(match[2])
     weekday = WEEKDAYS.get(name)
     if weekday is not None:
         days = (sign * (weekday - at.weekday()) - 1) % 7 + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from memory.letter_case import lowered
 from memory.secret_values import HARMLESS, QUOTES, bare_value, is_code, is_mixed, looks_secret
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ NAMES = {
 """The names by what each of them holds: a text that holds none of these needs no closer look."""
 UNSPACED = ("รหัสผ่าน", "密码", "密碼", "パスワード")
 """Names that stand right behind other words."""
-LOOKALIKES = (("\u0130", "i"), ("\u0131", "i"), ("\u017f", "s"), ("\u212a", "k"))
-"""What a pattern takes for i, s and k when case is ignored, and `str.lower` does not, or makes two characters of."""
 
 _WORD = rf"(?<![^\W_])(?:{'|'.join(NAMES.values())})"
 _UNSPACED = "|".join(UNSPACED)
@@ -87,7 +86,7 @@ def without_named(text: str, note: Callable[[str], str]) -> str:
 
 def at_names(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """What `pattern.finditer` finds, for a pattern that begins with a name: many times faster, as names are few."""
-    plain = _plain(text)
+    plain = lowered(text)
     if not any(held in plain for held in (*NAMES, *UNSPACED)):
         return
     at = 0
@@ -95,13 +94,6 @@ def at_names(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
         if beginning.start() >= at and (found := pattern.match(text, beginning.start())) is not None:
             yield found
             at = found.end()
-
-
-def _plain(text: str) -> str:
-    """In lower case, and of the same length."""
-    for one, other in LOOKALIKES:
-        text = text.replace(one, other)
-    return text.lower()
 
 
 # --- a value right behind a name and a link ---------------------------------------------------------------------------
