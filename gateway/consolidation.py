@@ -171,6 +171,7 @@ class _Run:
             self.viewer, Filters(pools=(self.pool,)), ListQuery(state="trashed", limit=TRASH)
         )
         return Shown(
+            pool=self.pool,
             memories=same,
             gone=[memory for memory in memories if memory not in same],
             topics=topics,

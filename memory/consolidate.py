@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from memory.classify import sorting_topics
 from memory.errors import InvalidMemory
 from memory.judge import KEPT_OF_SUMMARY, LONGEST_FACT, NEGATIONS, invented
 from memory.learn import answer_object, proposals_of
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory.learn import Proposal
-    from memory.records import Memory, Topic
+    from memory.records import Memory, Pool, Topic
 
 GROUNDED = 0.7
 """Share of a new text's words that must stand in the memories the model was shown."""
@@ -86,8 +87,9 @@ class Answer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """What a judgement needs. `memories` are still as the model saw them, `gone` those that are not; `topics` the
-    person's own; `deleted` texts in the trash; `terms` the words a text is found by."""
+    pool's own; `deleted` texts in the trash; `terms` the words a text is found by."""
 
+    pool: Pool
     memories: Sequence[Memory]
     gone: Sequence[Memory] = ()
     topics: Sequence[Topic]
@@ -170,7 +172,7 @@ def judge_tidying(answer: Answer, shown: Shown) -> Tidied:
     """What may be written of the proposals, in their order; no memory is touched twice."""
     tidied = Tidied()
     drafts = _new_topics(answer, shown, tidied)
-    names = {folded_name(topic.name): topic.name for topic in shown.topics if _sortable(topic)}
+    names = {folded_name(topic.name): topic.name for topic in sorting_topics(shown.topics, shown.pool)}
     names |= {name: draft.name for name, draft in drafts.items()}
     taken: set[str] = set()
     deleted = 0
@@ -210,11 +212,6 @@ def _new_topics(answer: Answer, shown: Shown, tidied: Tidied) -> dict[str, Topic
             continue
         drafts[folded_name(draft.name)] = draft
     return drafts
-
-
-def _sortable(topic: Topic) -> bool:
-    """A topic single facts can be put under."""
-    return not topic.bounded and not topic.scope_properties and topic.project is None
 
 
 def _judged(proposal: Proposal, shown: Shown, names: Mapping[str, str]) -> TidyStep | str:

@@ -51,7 +51,7 @@ MEMORIES = [
     memory("me", "Ana is a carpenter from Brno and speaks Czech and German", topic="t-profile", place="P"),
 ]
 TOPICS = [topic("preferences"), topic("profile", bounded=True)]
-SHOWN = Shown(memories=MEMORIES, topics=TOPICS, deleted=["Ana has a dog"], terms=TERMS)
+SHOWN = Shown(pool=ANA, memories=MEMORIES, topics=TOPICS, deleted=["Ana has a dog"], terms=TERMS)
 
 
 def judged(*changes: dict[str, Any], topics: list[dict[str, Any]] | None = None) -> Tidied:
@@ -135,7 +135,7 @@ def test_topics_are_made_only_for_a_memory_and_hold_no_secret() -> None:
 
 def test_secrets_are_taken_out_before_anything_is_compared() -> None:
     key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
-    shown = Shown(memories=[memory("a", f"The key is {key}")], topics=[], deleted=[], terms=TERMS)
+    shown = Shown(pool=ANA, memories=[memory("a", f"The key is {key}")], topics=[], deleted=[], terms=TERMS)
     answer = parse_answer(json.dumps({"changes": [{"op": "update", "id": "a", "text": f"The key is {key} now"}]}))
     assert answer is not None
     assert key not in str(judge_tidying(answer, shown).steps)
