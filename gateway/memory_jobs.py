@@ -10,7 +10,7 @@ import structlog
 
 from memory.errors import InvalidMemory, MemoryConflict, MemoryUnavailable, NotThere
 from memory.jobs import MemoryJob, ended
-from memory.records import Viewer
+from memory.records import UPKEEP, Viewer
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -28,9 +28,6 @@ AT_ONCE = 2
 """Jobs that work at the same time; replies need the rest of the machine."""
 
 log = structlog.get_logger()
-
-UPKEEP = Viewer(user=None, author="sessiond", origin="upkeep", admin=True)
-"""What the daemon itself starts, for nobody in particular."""
 
 
 class JobStopped(Exception):

@@ -12,7 +12,8 @@ from memory.database import Records
 from memory.errors import NotThere
 from memory.fulltext import FullText
 from memory.memory import Memories
-from memory.store import UPKEEP, MemoryStore
+from memory.records import UPKEEP
+from memory.store import MemoryStore
 from memory.text import cut, cut_query
 from memory.topic_store import TopicStore
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memory.records import TextHit
-from memory.text import cut, cut_query, cut_version
+from memory.text import MAX_TERMS, any_of, cut, cut_query, cut_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 """Of the tables; how texts are cut belongs to the format of a file as well."""
-MAX_TERMS = 64
 SECURE_DELETE_SINCE = (3, 42, 0)
 BUSY_S = 2.0
 _IN_ONE_QUERY = 500
@@ -179,8 +178,8 @@ class ChunkDatabase:
         terms = [term for term in cut_query(words) if term.strip()][:MAX_TERMS]
         if not terms or not shelves:
             return []
-        wanted = " OR ".join(_quoted(term) for term in terms)
-        places = " OR ".join(_quoted(_shelf_term(shelf)) for shelf in shelves)
+        wanted = any_of(terms)
+        places = any_of(_shelf_term(shelf) for shelf in shelves)
         rows = self._open().execute(
             "SELECT rowid, -bm25(words, 0.0, 1.0) AS score FROM words WHERE words MATCH ? ORDER BY score DESC LIMIT ?",
             (f"shelf : ({places}) AND terms : ({wanted})", limit),
@@ -269,10 +268,6 @@ def _chunk(row: tuple[int, str, str, int, int, str, str, str]) -> FileChunk:
         text=text,
         stamp=stamp,
     )
-
-
-def _quoted(term: str) -> str:
-    return '"' + term.replace('"', '""') + '"'
 
 
 def _shelf_term(shelf: str) -> str:

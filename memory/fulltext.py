@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import text
 
 from memory.records import TextHit
-from memory.text import cut_version
+from memory.text import MAX_TERMS, any_of, cut_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from memory.records import Pool
 
-MAX_TERMS = 64
 AT_ONCE = 20_000
 """Characters that are cut in the event loop; more in a thread."""
 
@@ -110,8 +109,8 @@ class FullText:
         terms = list(dict.fromkeys(term for term in self._query_terms(words) if term.strip()))[:MAX_TERMS]
         if not terms or not pools:
             return []
-        wanted = " OR ".join(_quoted(term) for term in terms)
-        places = " OR ".join(_quoted(_pool_term(str(pool))) for pool in pools)
+        wanted = any_of(terms)
+        places = any_of(_pool_term(str(pool)) for pool in pools)
         found = connection.execute(
             text(_HITS.format(state=_ACTIVE if as_of is None else _VALID)),
             {
@@ -125,10 +124,6 @@ class FullText:
     async def wipe(self, connection: AsyncConnection) -> None:
         """Merges the index into one piece, so that it names no term of a deleted row any more."""
         await connection.execute(text(f"INSERT INTO {TABLE} ({TABLE}) VALUES ('optimize')"))  # noqa: S608
-
-
-def _quoted(term: str) -> str:
-    return '"' + term.replace('"', '""') + '"'
 
 
 def _pool_term(pool: str) -> str:

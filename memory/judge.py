@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from memory.dates import resolve_dates
 from memory.records import DELIBERATE, folded_name, text_hash
 from memory.redact import redact
-from memory.text import STOP_WORDS, fold, stem
+from memory.text import STOP_WORDS, fold, overlap, stem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -208,8 +208,8 @@ def _added(step: Step, given: Learnable) -> Step | str:
             return "is known already"
         if memory.place is not None:
             continue  # a summary is written anew as a whole
-        overlap = _overlap(own, other)
-        if overlap >= NEAR or (other <= own and overlap >= given.similar):
+        shared = overlap(own, other)
+        if shared >= NEAR or (other <= own and shared >= given.similar):
             return _as_update(step, memory, given)
     return step
 
@@ -222,7 +222,7 @@ def _as_update(step: Step, memory: Memory, given: Learnable) -> Step | str:
 
 def _deleted(text: str, given: Learnable) -> bool:
     own = _words(text, given)
-    return any(_overlap(own, _words(other, given)) >= given.similar for other in given.deleted)
+    return any(overlap(own, _words(other, given)) >= given.similar for other in given.deleted)
 
 
 def _words(text: str, given: Learnable) -> set[str]:
@@ -269,7 +269,3 @@ def _topic_id(name: str | None, topics: Sequence[Topic]) -> str | None:
     if len(topics) == 1:
         return topics[0].id
     return next((t.id for t in topics if name is not None and folded_name(t.name) == folded_name(name)), None)
-
-
-def _overlap(one: set[str], other: set[str]) -> float:
-    return len(one & other) / len(one | other) if one or other else 0.0

@@ -12,6 +12,7 @@ from memory.records import Change, Filters, ListQuery, user_pool
 from memory.removal import Deleted
 from memory.retention import Swept
 from memory.store import EVERYBODY, MOST_POOLS
+from memory.text import overlap
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -250,7 +251,7 @@ class Memories:
         near = await self.store.confirm([hit.id for hit in hits if hit.id != memory.id], viewer, filters)
         own = set(self._fulltext.terms(memory.text))
         least = self.policy.similar
-        return tuple(other for other in near if _overlap(own, set(self._fulltext.terms(other.text))) >= least)
+        return tuple(other for other in near if overlap(own, set(self._fulltext.terms(other.text))) >= least)
 
     # --- taking along ---------------------------------------------------------------------------------------------
 
@@ -266,8 +267,3 @@ class Memories:
         viewer = dataclasses.replace(viewer, origin="import")
         chosen = await self.topics.prepare(viewer, pool)
         return await self.store.take_in(viewer, chosen, file, self._changed)
-
-
-def _overlap(one: set[str], other: set[str]) -> float:
-    """Share of terms two texts have in common (Jaccard)."""
-    return len(one & other) / len(one | other) if one or other else 0.0

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from memory.records import Action, Memory, Viewer
 
 CHUNK = 500
+"""Rows named in one statement."""
 
 
 class Operation:

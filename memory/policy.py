@@ -8,13 +8,17 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
-def _check_server(url: str | None) -> str | None:
+def is_web_address(url: str) -> bool:
+    """Whether a client of HTTP can call it."""
     try:
-        parts = urlsplit(url or "http://unset")
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        usable = False
-    if not usable:
+        return False
+
+
+def _check_server(url: str | None) -> str | None:
+    if not is_web_address(url or "http://unset"):
         raise ValueError("this is no address of a Chroma server, such as http://127.0.0.1:8000")
     return url
 

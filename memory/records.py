@@ -93,6 +93,10 @@ class Viewer:
     job: str | None = None
 
 
+UPKEEP = Viewer(user=None, author="sessiond", origin="upkeep", admin=True)
+"""What the daemon itself does, for nobody in particular."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Where a memory comes from: a stretch of a session, or what wrote it."""

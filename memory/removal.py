@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, insert, select, update
 
-from memory.operation import feed, last_change, set_state
+from memory.operation import CHUNK, feed, last_change, set_state
 from memory.records import text_hash
 from memory.rows import memory_from_row, millis
 from memory.tables import memories, state, tombstones
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from memory.operation import Operation
     from memory.records import Memory
 
-CHUNK = 400
 SCRUB = "scrub"
 LOG = "log"
 

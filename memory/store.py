@@ -20,7 +20,7 @@ from memory.job_store import JobStore
 from memory.learning_store import LearningStore
 from memory.listing import after_condition, cursor_of, fitting, moment, order_of, seen, valid
 from memory.operation import CHUNK, Operation, last_change, load_rows, set_state
-from memory.records import Changed, Filters, ListQuery, Viewer, parse_pool, user_pool
+from memory.records import UPKEEP, Changed, Filters, ListQuery, Viewer, parse_pool, user_pool
 from memory.removal import Deleted, purge_rows, scrub_if_due
 from memory.retention import due_pools, sweep_pool
 from memory.rows import READ, audit_from_row, memory_from_row, memory_of, millis, time_of
@@ -62,9 +62,6 @@ AMONG = memories.c.id.in_(bindparam("ids", expanding=True))
 """Rows whose ids are given with the execution."""
 
 FIRST_PAGE = ListQuery()
-UPKEEP = Viewer(user=None, author="sessiond", origin="upkeep", admin=True)
-"""What the daemon itself does, for nobody in particular."""
-
 EVERYBODY = dataclasses.replace(UPKEEP, whole=True)
 RETENTION = dataclasses.replace(UPKEEP, origin="retention", why="nearly forgotten")
 

@@ -8,9 +8,11 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 MAX_TERM = 40
+MAX_TERMS = 64
+"""Terms of a question that are looked for."""
 STEM = 6
 
 _PIECE = re.compile(r"\S{1,512}")
@@ -90,6 +92,16 @@ def cut(text: str) -> list[str]:
     if text.isascii():
         return [stem(word) for word in _ASCII_RUN.findall(text.lower())]
     return [term for run in _runs(text) for term in _terms(run)]
+
+
+def any_of(terms: Iterable[str]) -> str:
+    """The question to FTS5 for rows with any of the terms."""
+    return " OR ".join('"' + term.replace('"', '""') + '"' for term in terms)
+
+
+def overlap(one: set[str], other: set[str]) -> float:
+    """Share of terms two texts have in common (Jaccard)."""
+    return len(one & other) / len(one | other) if one or other else 0.0
 
 
 def cut_version(cut: Callable[[str], list[str]]) -> int:

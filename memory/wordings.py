@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import or_, select, update
 
+from memory.operation import CHUNK
 from memory.tables import audit, memories
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement
     from sqlalchemy.ext.asyncio import AsyncConnection
-
-CHUNK = 400
 
 
 @dataclass(frozen=True, slots=True)

