@@ -11,7 +11,9 @@ from typing import IO, TYPE_CHECKING, TypeVar
 from sqlalchemy import or_, select
 
 from memory.access import INSTANCE, check_may_change_topic, readable_project, readable_topic, writable_pool
+from memory.cleaning import checked_importance, checked_text
 from memory.errors import Forgotten, InvalidMemory, NotThere
+from memory.known import bury
 from memory.portable import MAX_LINE_BYTES, Tombstone, at_line, parse_lines
 from memory.records import Draft, TopicDraft, folded_name
 from memory.rows import owner_name, topic_from_row
@@ -19,7 +21,6 @@ from memory.tables import projects, topics
 from memory.topic_plan import plan_topics
 from memory.topic_store import MAX_TOPICS, insert_topic, new_topic
 from memory.topics import check_scope, checked_draft, checked_properties
-from memory.writes import bury, checked_importance, checked_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from dataclasses import dataclass, field
 from enum import Enum
@@ -360,13 +361,13 @@ def folded_name(name: str) -> str:
     return composed(composed(name).strip().casefold())
 
 
-_UNSEEN: dict[int, None] = dict.fromkeys([0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF])
+_UNSEEN = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
 
 
 def normalised(text: str) -> str:
     """The form in which two texts count as the same: case, width, white space, a last full stop and characters that
     are not seen do not matter."""
-    return " ".join(unicodedata.normalize("NFKC", text.translate(_UNSEEN)).casefold().split()).rstrip(" .!。")
+    return " ".join(unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold().split()).rstrip(" .!。")
 
 
 def text_hash(text: str) -> str:

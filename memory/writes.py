@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, func, insert, or_, select, tuple_
+from sqlalchemy import or_, select
 
 from memory.access import readable, readable_topic, writable_pool
-from memory.encodings import whole_text
+from memory.cleaning import (
+    checked_fields,
+    checked_importance,
+    checked_kind,
+    cleaned_change,
+    cleaned_drafts,
+    cleaned_text,
+)
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
+from memory.known import Known, forgive, known_of
 from memory.listing import ACTIVE
-from memory.operation import CHUNK, load_rows
+from memory.operation import load_rows
 from memory.records import (
     DELIBERATE,
     KEEP,
-    KINDS,
     Change,
     Keep,
     Memory,
@@ -24,22 +30,17 @@ from memory.records import (
     Written,
     checked_time,
     folded_name,
-    normalised,
-    parse_pool,
     text_hash,
 )
-from memory.redact import Redacted, redact
-from memory.rows import memory_from_row, millis, owner_name, topic_from_row, whole
-from memory.tables import memories, tombstones, topics
-from memory.topics import bounded_place, check_scope, checked_properties
+from memory.rows import memory_from_row, owner_name, topic_from_row, whole
+from memory.tables import memories, topics
+from memory.topics import bounded_place, check_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Table
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
+    from memory.cleaning import Cleaned
     from memory.operation import Operation
     from memory.policy import RecordsPolicy
     from memory.records import Action, Draft, Pool, Topic
@@ -61,12 +62,13 @@ class Writes:
 
     async def add(self, drafts: Sequence[Draft]) -> list[Written | Forgotten]:
         """Each draft's outcome, in order. What was deleted is not brought back by what is not deliberate."""
-        prepared = [await self._prepare(draft) for draft in drafts]
-        known = await self._known([(p.memory.pool, p.digest) for p in prepared])
-        there = await self._there([draft.id for draft in drafts if draft.id is not None])
+        cleaned = await cleaned_drafts(drafts, self._policy)
+        prepared = [await self._prepare(draft, one) for draft, one in zip(drafts, cleaned, strict=True)]
+        known = await known_of(self._connection, [(p.memory.pool, p.digest) for p in prepared])
+        there = await load_rows(self._connection, [draft.id for draft in drafts if draft.id is not None])
         return [await self._taken_over(one, there, known) for one in prepared]
 
-    async def _taken_over(self, one: _Prepared, there: Mapping[str, Memory], known: _Known) -> Written | Forgotten:
+    async def _taken_over(self, one: _Prepared, there: Mapping[str, Memory], known: Known) -> Written | Forgotten:
         """What was taken over before stays as it is here, whatever became of it; so does the one memory of a topic."""
         if one.draft.id is None:
             return await self._add(one, known)
@@ -82,59 +84,42 @@ class Writes:
             return Forgotten("This is in the trash here.")
         return Written(memory=before, outcome="unchanged", redacted=one.redacted)
 
-    async def _there(self, ids: Sequence[str]) -> dict[str, Memory]:
-        """Memories with one of these ids, of whatever pool and state."""
-        found: dict[str, Memory] = {}
-        for at in range(0, len(ids), CHUNK):
-            query = select(memories).where(memories.c.id.in_(ids[at : at + CHUNK]))
-            rows = (await self._connection.execute(query)).mappings()
-            found |= {row["id"]: memory_from_row(row) for row in rows}
-        return found
-
-    async def _prepare(self, draft: Draft) -> _Prepared:
+    async def _prepare(self, draft: Draft, cleaned: Cleaned) -> _Prepared:
         pool = await self._pool(draft.pool)
-        text, kinds = self._cleaned(draft.text)
         topic = None if draft.topic is None else await self.topic(pool, draft.topic)
-        properties, more = self._cleaned_properties(draft.properties)
-        kinds = tuple(dict.fromkeys((*kinds, *more)))
         if topic is not None:
-            check_scope(topic, properties)
+            check_scope(topic, cleaned.properties)
         now = self._op.now
         created = now if draft.created_at is None else whole(checked_time("created_at", draft.created_at))
         memory = Memory(
             id=draft.id or self._new_id(),
             pool=pool,
-            text=text,
+            text=cleaned.text,
             topic=None if topic is None else topic.id,
-            kind=draft.kind or ("project" if pool.kind == "project" else "user"),
+            kind=checked_kind(draft.kind or ("project" if pool.kind == "project" else "user")),
             importance=checked_importance(5 if draft.importance is None else draft.importance),
-            place=None if topic is None else bounded_place(pool, topic, properties),
+            place=None if topic is None else bounded_place(pool, topic, cleaned.properties),
             valid_from=created if draft.valid_from is None else whole(checked_time("valid_from", draft.valid_from)),
-            properties=properties,
+            properties=cleaned.properties,
             source=draft.source or Source(origin=self._viewer.origin),
             author=self._viewer.author,
             created_at=created,
             updated_at=now,
         )
-        if memory.kind not in KINDS:
-            raise InvalidMemory("kind", f"must be one of {', '.join(KINDS)}")
-        return _Prepared(draft, memory, text_hash(text), kinds)
+        return _Prepared(draft, memory, cleaned.digest, cleaned.kinds)
 
-    async def _add(self, prepared: _Prepared, known: _Known) -> Written | Forgotten:
+    async def _add(self, prepared: _Prepared, known: Known) -> Written | Forgotten:
         memory, draft = prepared.memory, prepared.draft
         digest = prepared.digest
-        same = known.same(memory, digest)
+        same = known.same(digest, memory)
         if same is not None and draft.supersedes is None:
             return await self._again(same, prepared, known)
-        if (
-            self._viewer.origin == "import"
-            and (past := known.past.get((memory.pool, digest, _scope(memory)))) is not None
-        ):
+        if self._viewer.origin == "import" and (past := known.formerly(digest, memory)) is not None:
             return Written(memory=past, outcome="unchanged", redacted=prepared.redacted)
         if (memory.pool, digest) in known.deleted:
             if self._viewer.origin not in DELIBERATE:
                 return Forgotten("This was deleted before; only a person or an explicit tool may bring it back.")
-            await self._forgive(memory.pool, digest)
+            await forgive(self._connection, memory.pool, digest)
         if draft.supersedes is not None:
             return await self._replace(draft.supersedes, prepared, known)
         if memory.place is not None:
@@ -150,12 +135,12 @@ class Writes:
                     importance=KEEP if draft.importance is None else draft.importance,
                 )
                 origin = _provenance(Change(source=draft.source, valid_from=draft.valid_from or self._op.now))
-                after = self._corrected(holder, memory.text, "edited", **self._fields(given), **origin)
-                known.put(after)
+                after = self._corrected(holder, memory.text, "edited", **checked_fields(given), **origin)
+                known.put(digest, after)
                 return Written(memory=after, outcome="updated", redacted=prepared.redacted)
             if draft.id is None and not await self._taken(memory.place):
                 memory = dataclasses.replace(memory, id=memory.place)
-        known.put(self._op.insert(memory, "added"))
+        known.put(digest, self._op.insert(memory, "added"))
         return Written(memory=memory, outcome="added", redacted=prepared.redacted)
 
     async def _late(self, holder: Memory, prepared: _Prepared) -> Written:
@@ -174,16 +159,16 @@ class Writes:
         )
         return Written(memory=self._op.insert(past, "added"), outcome="added", redacted=prepared.redacted)
 
-    async def _again(self, same: Memory, prepared: _Prepared, known: _Known) -> Written:
+    async def _again(self, same: Memory, prepared: _Prepared, known: Known) -> Written:
         """The same text once more changes nothing, but for a topic the memory did not have yet."""
         given = prepared.memory
         if same.topic is None and given.topic is not None:
             same = self._op.update(same, "classified", topic=given.topic)
-            known.put(same)
+            known.put(prepared.digest, same)
             return Written(memory=same, outcome="updated", redacted=prepared.redacted)
         return Written(memory=same, outcome="unchanged", redacted=prepared.redacted)
 
-    async def _replace(self, former_id: str, prepared: _Prepared, known: _Known) -> Written:
+    async def _replace(self, former_id: str, prepared: _Prepared, known: Known) -> Written:
         """A fact that contradicts another takes its place; the former one is kept as what was true before."""
         former = await self.load(former_id)
         memory = prepared.memory
@@ -195,7 +180,7 @@ class Writes:
             raise MemoryConflict("The topic holds one memory already: update that one.")
         await self._retire(former, memory.id, until=memory.valid_from)
         added = self._op.insert(dataclasses.replace(memory, supersedes=former.id), "added")
-        known.put(added)
+        known.put(prepared.digest, added)
         return Written(memory=added, outcome="added", redacted=prepared.redacted)
 
     # --- changing -------------------------------------------------------------------------------------------------
@@ -205,9 +190,9 @@ class Writes:
         before = await self.load(memory_id)
         self._check_current(before, change.revision)
         await self._check_sources(change.sources)
-        fields = self._fields(change)
-        text, kinds = (before.text, ()) if isinstance(change.text, Keep) else self._cleaned(change.text)
-        change, more = self._cleaned_change(change)
+        fields = checked_fields(change)
+        text, kinds = (before.text, ()) if isinstance(change.text, Keep) else cleaned_text(change.text, self._policy)
+        change, more = cleaned_change(change, self._policy)
         kinds = tuple(dict.fromkeys((*kinds, *more)))
         if not isinstance(change.topic, Keep) or not isinstance(change.properties, Keep):
             fields |= await self._placed(before, change)
@@ -237,11 +222,11 @@ class Writes:
         for one, revision in zip(others, change.others or [None] * len(others), strict=True):
             self._check_current(one, revision)
         await self._check_sources(change.sources)
-        cleaned, kinds = self._cleaned(text)
-        change, more = self._cleaned_change(change)
+        cleaned, kinds = cleaned_text(text, self._policy)
+        change, more = cleaned_change(change, self._policy)
         kinds = tuple(dict.fromkeys((*kinds, *more)))
         await self._check_allowed(first.pool, text_hash(cleaned))
-        fields = self._fields(change)
+        fields = checked_fields(change)
         for one in others:
             await self._retire(one, first.id, "merged")
         if not isinstance(change.topic, Keep) or not isinstance(change.properties, Keep):
@@ -370,41 +355,6 @@ class Writes:
             self._pools[given] = await writable_pool(self._connection, self._viewer, given)
         return self._pools[given]
 
-    def _cleaned(self, text: str) -> tuple[str, tuple[str, ...]]:
-        """The text as it is kept, and the kinds of secrets taken out. Raises InvalidMemory."""
-        plain = checked_text(text, self._policy.max_characters)
-        if self._policy.allow_secrets:
-            return plain, ()
-        filtered = redact(plain)
-        return filtered.text, filtered.kinds
-
-    def _cleaned_change(self, change: Change) -> tuple[Change, tuple[str, ...]]:
-        """A change with properties as they are kept, and the kinds of secrets taken out of them. Raises
-        InvalidMemory."""
-        if isinstance(change.properties, Keep):
-            return change, ()
-        properties, kinds = self._cleaned_properties(change.properties)
-        return dataclasses.replace(change, properties=properties), kinds
-
-    def _cleaned_properties(self, given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Properties as they are kept, and the kinds of secrets taken out of them. Raises InvalidMemory."""
-        checked = checked_properties(given)
-        if self._policy.allow_secrets:
-            return checked, ()
-        filtered = [(redact(name), _redacted_value(name, value)) for name, value in checked.items()]
-        kinds = tuple(kind for pair in filtered for one in pair for kind in one.kinds)
-        return {name.text: value.text for name, value in filtered}, kinds
-
-    def _fields(self, change: Change) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        if not isinstance(change.kind, Keep):
-            if change.kind not in KINDS:
-                raise InvalidMemory("kind", f"must be one of {', '.join(KINDS)}")
-            out["kind"] = change.kind
-        if not isinstance(change.importance, Keep):
-            out["importance"] = checked_importance(change.importance)
-        return out
-
     async def _placed(self, before: Memory, change: Change, leaving: set[str | None] | None = None) -> dict[str, Any]:
         """Topic, properties and place after a move. Raises MemoryConflict when a bounded topic is full."""
         properties = before.properties if isinstance(change.properties, Keep) else change.properties
@@ -446,50 +396,16 @@ class Writes:
     async def _check_allowed(self, pool: Pool, digest: str, *, restoring: bool = False) -> None:
         """Raises Forgotten where a writer that is not deliberate would bring back what was deleted."""
         if self._viewer.origin in DELIBERATE:
-            await self._forgive(pool, digest)
-        elif restoring or (pool, digest) in (await self._known([(pool, digest)])).deleted:
+            await forgive(self._connection, pool, digest)
+        elif restoring or (pool, digest) in (await known_of(self._connection, [(pool, digest)])).deleted:
             raise Forgotten("This was deleted; only a person or an explicit tool may bring it back.")
 
     async def _check_new(self, memory: Memory, own: set[str]) -> None:
         """Raises MemoryConflict where another memory says the same."""
         digest = text_hash(memory.text)
-        same = (await self._known([(memory.pool, digest)])).same(memory, digest)
+        same = (await known_of(self._connection, [(memory.pool, digest)])).same(digest, memory)
         if same is not None and same.id not in own:
             raise MemoryConflict(f"The memory {same.id} says the same. Delete one of the two, or merge them.")
-
-    async def _forgive(self, pool: Pool, digest: str) -> None:
-        await self._connection.execute(
-            delete(tombstones).where(tombstones.c.pool == str(pool), tombstones.c.text_hash == digest)
-        )
-
-    async def _known(self, wanted: Sequence[tuple[Pool, str]]) -> _Known:
-        """Memories with one of these texts, and which of the texts were deleted."""
-        known = _Known({}, set(), {})
-        pairs = list({(str(pool), digest) for pool, digest in wanted})
-        stones = select(tombstones.c.pool, tombstones.c.text_hash).where(_among(tombstones, pairs))
-        known.deleted |= {(parse_pool(row[0]), row[1]) for row in await self._connection.execute(stones)}
-        same = select(memories).where(_among(memories, pairs))
-        rows = (await self._connection.execute(same)).mappings().all()
-        heads = await self._there([row["current"] for row in rows if row["current"]])
-        for row in rows:
-            memory = memory_from_row(row)
-            head = heads.get(row["current"] or "")
-            if head is not None and head.state == "trashed":
-                known.deleted.add((memory.pool, row["text_hash"]))
-            if memory.state == "active":
-                known.put(memory)
-            elif memory.state == "superseded":
-                known.past[memory.pool, row["text_hash"], _scope(memory)] = memory
-            else:
-                known.deleted.add((memory.pool, row["text_hash"]))
-        return known
-
-
-def _among(table: Table, pairs: Sequence[tuple[str, str]]) -> ColumnElement[bool]:
-    """Rows with one of these pools and hashes. Two pairs named in a query make SQLite (3.40) read the whole table."""
-    each = func.json_each(json.dumps(pairs)).table_valued("value").c.value
-    wanted = select(func.json_extract(each, "$[0]"), func.json_extract(each, "$[1]"))
-    return tuple_(table.c.pool, table.c.text_hash).in_(wanted)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -502,67 +418,8 @@ class _Prepared:
     redacted: tuple[str, ...]
 
 
-@dataclasses.dataclass(slots=True)
-class _Known:
-    """What a batch of writes must know of texts: which are there, which were deleted, which held in a scope before."""
-
-    active: dict[tuple[Pool, str], list[Memory]]
-    deleted: set[tuple[Pool, str]]
-    past: dict[tuple[Pool, str, str], Memory]
-
-    def put(self, memory: Memory) -> None:
-        rows = self.active.setdefault((memory.pool, text_hash(memory.text)), [])
-        rows[:] = [*(row for row in rows if row.id != memory.id), memory]
-
-    def same(self, memory: Memory, digest: str) -> Memory | None:
-        """An active memory that says the same in the same scope, under the same topic or none."""
-        for row in self.active.get((memory.pool, digest), ()):
-            fits = row.topic == memory.topic or memory.topic is None or (row.topic is None and memory.place is None)
-            if fits and row.properties == memory.properties and text_hash(row.text) == digest:
-                return row
-        return None
-
-
-def _redacted_value(name: str, value: str) -> Redacted:
-    """A value may be a secret by itself, or because of the name it has."""
-    alone, named = redact(value), redact(f"{name}: {value}")
-    if alone.kinds or not named.kinds or redact(name).kinds:
-        return alone
-    return Redacted(f"[{named.kinds[0]} removed]", named.kinds)
-
-
-def _scope(memory: Memory) -> str:
-    return json.dumps(memory.properties, sort_keys=True)
-
-
 def _provenance(change: Change) -> dict[str, Any]:
     """Where a new text comes from and since when it holds, where that is not told by who writes it now."""
     since = None if change.valid_from is None else whole(checked_time("valid_from", change.valid_from))
     given = {"source": change.source, "valid_from": since}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def checked_text(text: str, most: int) -> str:
-    """A text without what no text holds. Raises InvalidMemory where nothing is left, or more than `most` characters."""
-    plain = whole_text(text).replace("\0", "").strip()
-    if not normalised(plain):
-        raise InvalidMemory("text", "is empty; write one self-contained fact")
-    if len(plain) > most:
-        raise InvalidMemory("text", f"has more than {most} characters; shorten or split it")
-    return plain
-
-
-async def bury(connection: AsyncConnection, pool: Pool, digests: Sequence[str], at: datetime) -> None:
-    """Keeps texts from coming back, by their hashes; what is there now stays."""
-    known = select(tombstones.c.text_hash).where(tombstones.c.pool == str(pool), tombstones.c.text_hash.in_(digests))
-    fresh = set(digests) - set((await connection.execute(known)).scalars())
-    if fresh:
-        rows = [{"pool": str(pool), "text_hash": digest, "at": millis(at)} for digest in sorted(fresh)]
-        await connection.execute(insert(tombstones), rows)
-
-
-def checked_importance(value: int) -> int:
-    """Raises InvalidMemory."""
-    if isinstance(value, bool) or not 1 <= value <= 10:
-        raise InvalidMemory("importance", "is a whole number from 1 to 10")
-    return value

@@ -292,3 +292,13 @@ async def test_a_write_beside_an_import_is_told_to_come_back_and_what_nobody_wai
     assert (await memories.store.load(ANA, note.id)).recall_count == 1
     records._wait_s = 10
     assert (await memories.add(BOB, Draft(text="Bob has a dog"))).outcome == "added"
+
+
+async def test_long_memories_keep_their_order_and_lose_their_secrets(memories: Memories) -> None:
+    told = [f"{n}: the password is hunter{n}. {'Ana likes long stories. ' * 100}" for n in range(20)]
+    lines = "".join(json.dumps({"type": "memory", "text": text}) + "\n" for text in told)
+    done = await taken_in(memories, ANA, lines)
+    assert (done.added, done.redacted) == (20, 20)
+    kept = [json.loads(line) for line in (await exported(memories, ANA)).splitlines()]
+    texts = {line["text"] for line in kept if line.get("type") == "memory"}
+    assert texts == {text.replace(f"hunter{n}", "[password removed]").strip() for n, text in enumerate(told)}
