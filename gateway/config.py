@@ -16,6 +16,7 @@ from compaction.policy import CompactionPolicy
 from gateway.agents import AgentPolicy
 from gateway.clock import machine_zone
 from gateway.commands import CommandsPolicy
+from gateway.complaints import complaint
 from gateway.http.policy import AuthPolicy, ServerPolicy
 from gateway.jobs.policy import DeliverPolicy, HookPolicy, JobsPolicy, check_names, none_is_empty
 from gateway.jobs.timing import schedule_of
@@ -226,7 +227,7 @@ def _problem(item: Any) -> str:
         nearest = difflib.get_close_matches(place[-1], known_names(place[:-1]), n=1, cutoff=0.5)
         hint = f" Did you mean {'.'.join([*place[:-1], nearest[0]])}?" if nearest else ""
         return f"{'.'.join(place)}: there is no such setting.{hint}"
-    return f"{'.'.join(place)}: {masked(item['msg'])}."
+    return f"{'.'.join(place)}: {masked(complaint(item))}."
 
 
 def known_names(place: list[str]) -> list[str]:

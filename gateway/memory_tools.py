@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from compaction.layout import ToolSpec
 from gateway import shared_chats
+from gateway.complaints import complaint
 from gateway.moments import Moment, moment_at
 from gateway.shelves import shared_project
 from gateway.tools import ToolFailed
@@ -439,4 +440,4 @@ def _plain(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _told(item: Any) -> str:
-    return f"{'.'.join(str(part) for part in item['loc']) or 'arguments'}: {item['msg']}"
+    return f"{'.'.join(str(part) for part in item['loc']) or 'arguments'}: {complaint(item)}"

@@ -13,6 +13,7 @@ from gateway.cli.chat import Url
 from gateway.cli.client import Daemon
 from gateway.cli.output import USAGE, fail, show_json, show_table
 from gateway.cli.sessions import AsJson
+from gateway.complaints import complaint
 
 app = typer.Typer(help="Scheduled jobs.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -175,7 +176,7 @@ def preview(
             after = in_zone(datetime.fromisoformat(start), zone) - timedelta(microseconds=1)
         found = previewed(schedule_of(policy, here, after), after, count)
     except ValidationError as error:
-        fail("; ".join(str(item["msg"]) for item in error.errors()), USAGE)
+        fail("; ".join(complaint(item) for item in error.errors()), USAGE)
     except (BadSchedule, ValueError) as error:
         fail(str(error), USAGE)
     for at in found.times:

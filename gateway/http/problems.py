@@ -6,11 +6,12 @@ import difflib
 import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from pydantic import BaseModel
 
+from gateway.complaints import complaint
 from gateway.http.json import clean_text, dump
 from gateway.jobs.book import NameTaken, SetAside
 from gateway.jobs.store import JobsClosed
@@ -165,7 +166,7 @@ def _words(item: Any, model: type[BaseModel]) -> str:
         known = list(_known_names(model, nested=len(item["loc"]) > 1))
         near = difflib.get_close_matches(str(item["loc"][-1])[:100], known, n=1)
         return f"is not a known field; did you mean {near[0]!r}?" if near else "is not a known field; remove it"
-    return clean_text(cast("str", item["msg"]))
+    return clean_text(complaint(item))
 
 
 def _known_names(model: type[BaseModel], *, nested: bool) -> Iterator[str]:

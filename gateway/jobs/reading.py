@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from gateway.complaints import complaint
 from gateway.jobs.decisions import set_aside
 from gateway.jobs.policy import JobPolicy
 from gateway.jobs.values import Job
@@ -20,7 +21,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def reason_of(error: ValidationError) -> str:
     """What is wrong, with its place; values are not shown, they may be secrets."""
-    problems = [(".".join(str(part) for part in one["loc"]), one["msg"]) for one in error.errors()]
+    problems = [(".".join(str(part) for part in one["loc"]), complaint(one)) for one in error.errors()]
     return "; ".join(f"{place}: {why}" if place else why for place, why in problems)[:500]
 
 

@@ -50,7 +50,8 @@ async def test_a_preview_needs_no_daemon_and_says_what_daylight_saving_does(alon
     shown = await alone.run("jobs", "preview", *words)
     assert [text[4:23] for text in shown.splitlines()[:5]] == [f"2026-10-{day} 02:30:00" for day in range(24, 29)]
     assert "the clock shows 02:00 to 03:00 on 2026-10-25 in Europe/Prague twice" in shown
-    assert (await alone.end("jobs", "preview", "soon")).exit_code == 2
+    refused = await alone.end("jobs", "preview", "soon")
+    assert (refused.exit_code, "Value error" in refused.output) == (2, False)
 
 
 async def test_the_printed_call_of_a_webhook_is_taken(line: CommandLine, client: Client) -> None:
