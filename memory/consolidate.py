@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from memory.classify import sorting_topics
@@ -31,6 +32,7 @@ KEPT_OF_REWRITTEN = 0.35
 DELETED_SHARE = 4
 """Of so many memories shown one may go to the trash."""
 MOST_TOPICS = 2
+EMPTY = STOP_WORDS - NEGATIONS
 CHANGED_MEANWHILE = "says what somebody has changed or deleted meanwhile"
 
 SYSTEM = (
@@ -84,7 +86,7 @@ class Answer:
     """Each as operation, name and description."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Shown:
     """What a judgement needs. `memories` are still as the model saw them, `gone` those that are not; `topics` the
     pool's own; `deleted` texts in the trash; `terms` the words a text is found by."""
@@ -96,6 +98,11 @@ class Shown:
     deleted: Sequence[str]
     terms: Callable[[str], Iterable[str]]
     allow_secrets: bool = False
+
+    @cached_property
+    def buried(self) -> frozenset[str]:
+        """The deleted texts by their hashes."""
+        return frozenset(text_hash(text) for text in self.deleted)
 
 
 def render_question(memories: Sequence[Memory], topics: Sequence[Topic], now: datetime) -> str:
@@ -170,6 +177,7 @@ TOPIC_FIELDS = ("op", "name", "description")
 
 def judge_tidying(answer: Answer, shown: Shown) -> Tidied:
     """What may be written of the proposals, in their order; no memory is touched twice."""
+    shown = replace(shown, terms=cache(shown.terms))  # all proposals are compared with the same texts
     tidied = Tidied()
     drafts = _new_topics(answer, shown, tidied)
     names = {folded_name(topic.name): topic.name for topic in sorting_topics(shown.topics, shown.pool)}
@@ -299,7 +307,7 @@ def _unfounded(text: str, named: Sequence[Memory], sources: Sequence[Memory], sh
         return CHANGED_MEANWHILE
     if invented(text, [memory.text for memory in sources]):
         return "holds a number or an address that no memory has"
-    if any(text_hash(text) == text_hash(other) for other in shown.deleted):
+    if text_hash(text) in shown.buried:
         return "was deleted before"
     return None
 
@@ -313,7 +321,7 @@ def _says_what_is_gone(text: str, sources: Sequence[Memory], shown: Shown) -> bo
 def _words(text: str, shown: Shown) -> set[str]:
     """The words that tell something."""
     every = set(shown.terms(text))
-    return every - (STOP_WORDS - NEGATIONS) or every
+    return every - EMPTY or every
 
 
 def _negated(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 from memory.dates import resolve_dates
@@ -69,7 +70,7 @@ class Judged:
     redacted: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Learnable:
     """What a judgement needs. `known` are memories to compare with, of which the model was shown those in `shown`
     (None: all). `deleted` are texts in the trash; `terms` are the words a text is found by. `most` None: no limit.
@@ -88,9 +89,15 @@ class Learnable:
     similar: float = 0.6
     allow_secrets: bool = False
 
+    @cached_property
+    def words(self) -> Callable[[str], set[str]]:
+        """The words of a text that tell something."""
+        return cache(partial(_words, self.terms))
+
 
 def judge(proposals: Sequence[Proposal], given: Learnable) -> Judged:
     """What may be written of the proposals, as many as the quota allows, in their order."""
+    given = replace(given, terms=cache(given.terms))  # all proposals are compared with the same texts
     judged = Judged()
     taken: set[str] = set()
     redacted = 0
@@ -174,9 +181,9 @@ def _changed(step: Step, named: Sequence[Memory], given: Learnable) -> Step | st
 
 def _loses(step: Step, named: Sequence[Memory], given: Learnable) -> str | None:
     """A change says more or less the same as before, or corrects it; else it would put one fact in another's place."""
-    own = _words(step.text, given)
+    own = given.words(step.text)
     for memory in named:
-        former = _words(memory.text, given)
+        former = given.words(memory.text)
         kept = len(own & former) / len(former) if former else 1.0
         bounded = any(topic.id == memory.topic and topic.bounded for topic in given.topics)
         if bounded and len(former) >= LEAST_SUMMARY and kept < KEPT_OF_SUMMARY:
@@ -199,11 +206,11 @@ def _added(step: Step, given: Learnable) -> Step | str:
         holders = (m for m in given.known if m.topic == topic.id and m.place is not None and m.properties == scope)
         holder = next(holders, None)
         return step if holder is None else _as_update(step, holder, given)
-    own = _words(step.text, given)
+    own = given.words(step.text)
     for memory in given.known:
         if memory.properties != scope and memory.place is None:
             continue
-        other = _words(memory.text, given)
+        other = given.words(memory.text)
         if own <= other and not (other - own) & _NEGATED:
             return "is known already"
         if memory.place is not None:
@@ -221,13 +228,12 @@ def _as_update(step: Step, memory: Memory, given: Learnable) -> Step | str:
 
 
 def _deleted(text: str, given: Learnable) -> bool:
-    own = _words(text, given)
-    return any(overlap(own, _words(other, given)) >= given.similar for other in given.deleted)
+    own = given.words(text)
+    return any(overlap(own, given.words(other)) >= given.similar for other in given.deleted)
 
 
-def _words(text: str, given: Learnable) -> set[str]:
-    """The words that tell something."""
-    every = set(given.terms(text))
+def _words(terms: Callable[[str], Iterable[str]], text: str) -> set[str]:
+    every = set(terms(text))
     empty = {stem(word) for word in re.findall(r"\w+", fold(text)) if word in _EMPTY}  # "can", and not "canoes"
     return every - empty or every
 
@@ -241,8 +247,8 @@ def _share(fresh: set[str], named: Sequence[Memory]) -> float:
 def _said_by(text: str, named: Sequence[Memory], given: Learnable) -> Literal["user", "assistant"] | None:
     """Whose words a change is in: a share of what it brings, or of what it takes away, stands in them, and every number
     and address that it brings."""
-    former = {term for memory in named for term in _words(memory.text, given)}
-    wanted: set[str] = _words(text, given) if text else set()
+    former = {term for memory in named for term in given.words(memory.text)}
+    wanted: set[str] = given.words(text) if text else set()
     fresh = wanted - former
     telling, share = (fresh - USUAL or fresh, _share(fresh, named)) if fresh else (former - wanted or wanted, NAMED)
     for who in ("user", "assistant"):

@@ -49,6 +49,19 @@ def test_no_more_than_the_quota_is_taken() -> None:
     assert judged.refused == ["over the limit of changes"]
 
 
+def test_every_text_is_cut_once_however_many_proposals_it_is_compared_with() -> None:
+    asked: list[str] = []
+
+    def terms(text: str) -> list[str]:
+        asked.append(text)
+        return cut(text)
+
+    heard_of = given(heard("I drink tea, I ride bikes"), known("Ana sails"), deleted=("Ana flies kites",))
+    proposals = [Proposal(op="add", text=text) for text in ("Ana drinks tea", "Ana rides bikes", "Ana drinks tea")]
+    judge(proposals, replace(heard_of, terms=terms))
+    assert len(asked) == len(set(asked)) == 5
+
+
 def test_what_was_deleted_known_or_never_said_is_refused() -> None:
     said = heard("I drink tea in the morning")
     tea = Proposal(op="add", text="Ana drinks tea in the morning")
