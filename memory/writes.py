@@ -124,24 +124,26 @@ class Writes:
             return await self._replace(draft.supersedes, prepared, known)
         if memory.place is not None:
             holder = await self.holder(memory.place)
-            if holder is not None and self._viewer.origin == "import":
-                return Written(memory=holder, outcome="unchanged", redacted=prepared.redacted)
-            if holder is not None and draft.valid_from is not None and memory.valid_from < holder.valid_from:
-                return await self._late(holder, prepared)
             if holder is not None:
-                given = Change(
-                    text=memory.text,
-                    kind=draft.kind or KEEP,
-                    importance=KEEP if draft.importance is None else draft.importance,
-                )
-                origin = _provenance(Change(source=draft.source, valid_from=draft.valid_from or self._op.now))
-                after = self._corrected(holder, memory.text, "edited", **checked_fields(given), **origin)
-                known.put(digest, after)
-                return Written(memory=after, outcome="updated", redacted=prepared.redacted)
+                return await self._held(holder, prepared, known)
             if draft.id is None and not await self._taken(memory.place):
                 memory = dataclasses.replace(memory, id=memory.place)
         known.put(digest, self._op.insert(memory, "added"))
         return Written(memory=memory, outcome="added", redacted=prepared.redacted)
+
+    async def _held(self, holder: Memory, prepared: _Prepared, known: Known) -> Written:
+        """The one memory of a bounded topic says what is given now; an import, and what held before, leave it alone."""
+        memory, draft = prepared.memory, prepared.draft
+        if self._viewer.origin == "import":
+            return Written(memory=holder, outcome="unchanged", redacted=prepared.redacted)
+        if draft.valid_from is not None and memory.valid_from < holder.valid_from:
+            return await self._late(holder, prepared)
+        importance = KEEP if draft.importance is None else draft.importance
+        fields = checked_fields(Change(kind=draft.kind or KEEP, importance=importance))
+        origin = _provenance(Change(source=draft.source, valid_from=draft.valid_from or self._op.now))
+        after = self._corrected(holder, memory.text, "edited", **fields, **origin)
+        known.put(prepared.digest, after)
+        return Written(memory=after, outcome="updated", redacted=prepared.redacted)
 
     async def _late(self, holder: Memory, prepared: _Prepared) -> Written:
         """What was true before the one memory of a topic is becomes history: it holds until the next one known."""
