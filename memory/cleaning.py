@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from memory.encodings import whole_text
 from memory.errors import InvalidMemory
-from memory.fulltext import AT_ONCE
 from memory.records import KINDS, Keep, normalised, text_hash
 from memory.redact import Redacted, redact
 from memory.topics import checked_properties
+from memory.turn_by_turn import turn_by_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,14 +30,12 @@ class Cleaned:
 
 
 async def cleaned_drafts(drafts: Sequence[Draft], policy: RecordsPolicy) -> list[Cleaned]:
-    """In their order; long ones in a thread, since the filter takes a millisecond for some thousand characters. Raises
-    InvalidMemory."""
-    lengthy = sum(len(one.text) + sum(map(len, one.properties.values())) for one in drafts) > AT_ONCE
-    return await asyncio.to_thread(_each_cleaned, drafts, policy) if lengthy else _each_cleaned(drafts, policy)
+    """In their order; others have their turn between long ones. Raises InvalidMemory."""
+    return await turn_by_turn(lambda draft: _cleaned(draft, policy), drafts, _length)
 
 
-def _each_cleaned(drafts: Sequence[Draft], policy: RecordsPolicy) -> list[Cleaned]:
-    return [_cleaned(draft, policy) for draft in drafts]
+def _length(draft: Draft) -> int:
+    return len(draft.text) + sum(map(len, draft.properties.values()))
 
 
 def _cleaned(draft: Draft, policy: RecordsPolicy) -> Cleaned:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from sqlalchemy import text
 
 from memory.records import TextHit
 from memory.text import MAX_TERMS, any_of, cut_version
+from memory.turn_by_turn import turn_by_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from memory.records import Pool
-
-AT_ONCE = 20_000
-"""Characters that are cut in the event loop; more in a thread."""
 
 TABLE = "memory_text"
 
@@ -54,19 +51,16 @@ class FullText:
         given = list(rows)
         if not given:
             return
-        lengthy = sum(len(words) for _, _, words in given) > AT_ONCE
-        fields = await asyncio.to_thread(self._cut, given) if lengthy else self._cut(given)
+        fields = await turn_by_turn(self._cut, given, lambda row: len(row[2]))
         await self.drop(connection, [row["number"] for row in fields])
         await connection.execute(
             text(f"INSERT INTO {TABLE} (rowid, pool, words) VALUES (:number, :pool, :words)"),  # noqa: S608
             fields,
         )
 
-    def _cut(self, rows: Sequence[tuple[int, str, str]]) -> list[dict[str, Any]]:
-        return [
-            {"number": number, "pool": _pool_term(pool), "words": " ".join(self.terms(words))}
-            for number, pool, words in rows
-        ]
+    def _cut(self, row: tuple[int, str, str]) -> dict[str, Any]:
+        number, pool, words = row
+        return {"number": number, "pool": _pool_term(pool), "words": " ".join(self.terms(words))}
 
     @property
     def version(self) -> int:
