@@ -10,7 +10,7 @@ import pytest
 from gateway.jobs.signatures import sign_standard
 from gateway.models.base import ModelEvent, ModelUnavailable
 from tests.bench.standin import StandIn
-from tests.browser.conftest import ROOT, TOKENS
+from tests.browser.conftest import ROOT, TOKENS, fixture
 from tests.browser.sample import HOOK_SECRET, sample_models
 from tests.browser.watched import Watch, open_whole, sign_in, visitor
 from tests.journeys.daemon import Client, config, running
@@ -86,7 +86,7 @@ class Broken:
         """Nothing is open."""
 
 
-@pytest.fixture
+@fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     async with StandIn() as standin:
         models = sample_models(standin.base_url)

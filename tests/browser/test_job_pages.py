@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.conftest import ROOT, TOKENS
+from tests.browser.conftest import ROOT, TOKENS, fixture
 from tests.browser.sample import sample_settings
 from tests.journeys.daemon import Client, config, model_settings, running
 from tests.patience import PATIENCE_S
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture
+@fixture
 async def client(tmp_path: Path, standin: StandIn) -> AsyncIterator[Client]:
     settings = config(auth=TOKENS, **model_settings(standin.base_url), **sample_settings())
     async with running(tmp_path / "data", settings) as client:

@@ -8,6 +8,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.bench.standin import StandIn
+from tests.browser.conftest import fixture
 from tests.patience import until
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.browser
 KEY = "agent:main:console:direct:me"
 
 
-@pytest.fixture
+@fixture
 async def standin() -> AsyncIterator[StandIn]:
     async with StandIn() as model:
         yield model

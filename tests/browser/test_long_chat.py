@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.bench.standin import StandIn
+from tests.browser.conftest import fixture
 from tests.browser.sample import KEY, TALK
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ SCROLL = """(to) => {
 WHERE = "() => ({ text: read.innerText, top: read.getBoundingClientRect().top })"
 
 
-@pytest.fixture
+@fixture
 async def standin() -> AsyncIterator[StandIn]:
     """Replies at once: what was said matters here, not how it comes."""
     async with StandIn() as model:

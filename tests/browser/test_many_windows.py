@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.bench.standin import Pace, StandIn
-from tests.browser.conftest import ROOT, TOKENS
+from tests.browser.conftest import ROOT, TOKENS, fixture
 from tests.browser.watched import Watch, sign_in
 from tests.journeys.daemon import Client, config, model_settings, running
 from tests.patience import until
@@ -31,14 +31,14 @@ HIDE = """(hidden) => {
 }"""
 
 
-@pytest.fixture
+@fixture
 async def standin() -> AsyncIterator[StandIn]:
     """Writes a story for a minute, unless somebody stops it."""
     async with StandIn(Pace(token_ms=50)) as model:
         yield model
 
 
-@pytest.fixture
+@fixture
 async def client(tmp_path: Path, standin: StandIn) -> AsyncIterator[Client]:
     """A daemon that notices soon when a stream was left."""
     settings = config(auth=TOKENS, server={"ping_s": 0.2}, **model_settings(standin.base_url))

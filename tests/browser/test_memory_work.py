@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.conftest import ROOT
+from tests.browser.conftest import ROOT, fixture
 from tests.browser.watched import sign_in
 from tests.journeys.daemon import Client, config, running
 from tests.journeys.helpers import Helper
@@ -47,7 +47,7 @@ def helper() -> Helper:
     return Helper(helps)
 
 
-@pytest.fixture
+@fixture
 async def client(tmp_path: Path, helper: Helper) -> AsyncIterator[Client]:
     async with running(tmp_path / "data", config(**SETTINGS)) as client:
         client.token = "token-of-ana"
@@ -55,7 +55,7 @@ async def client(tmp_path: Path, helper: Helper) -> AsyncIterator[Client]:
         yield client
 
 
-@pytest.fixture
+@fixture
 async def page(visit: BrowserContext, client: Client) -> Page:
     """Ana's, who sees her own and may start what concerns only her."""
     page = await visit.new_page()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import expect
 
+from tests.browser.conftest import fixture
 from tests.patience import until_equal
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.browser
 KEYS = [f"agent:main:web:direct:{name}" for name in ("ana", "bob", "eve")]
 
 
-@pytest.fixture
+@fixture
 async def table(page: Page, client: Client) -> Page:
     """The page of sessions, with three chats on it."""
     for key in KEYS:

@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.bench.standin import StandIn
+from tests.browser.conftest import fixture
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,7 +28,7 @@ LINES = """(cell) => {
 }"""
 
 
-@pytest.fixture
+@fixture
 async def standin() -> AsyncIterator[StandIn]:
     async with StandIn() as model:
         yield model
