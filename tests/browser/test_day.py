@@ -32,7 +32,10 @@ COUNT_REPLIES = """(text) => {
 
 
 async def say(page: Page, text: str) -> None:
-    await page.get_by_role("textbox", name="Message").fill(text)
+    box = page.get_by_role("textbox", name="Message")
+    await box.wait_for()
+    await page.wait_for_load_state()  # until the scripts run, Enter is only a new line
+    await box.fill(text)
     await page.keyboard.press("Enter")
 
 
