@@ -98,7 +98,7 @@ class Parts:
         store.after_append += [announce(store, self.bus), session_ended([log_ended])]
         prompts.always.append(self.recall.prefix)
         prompts.changing.insert(0, self.recall.block)
-        self.memory.when_opened.append(self.recall.follow)
+        self.memory.when_opened += [self.recall.follow, self.vectors.follow]
         turns.after_accept.append(self.compactor.consider)
         self.compactor.listeners.append(announce_progress(lambda session: turns.lane_state(session)[0], self.bus))
         turns.commands = self.commands

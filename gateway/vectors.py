@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from gateway.models.embedding import choose_embedder
+from memory.cache_file import remove_cache
 from memory.chroma import ChromaIndex
 from memory.embed import EmbeddingFailed
 from memory.errors import MemoryUnavailable
@@ -19,7 +21,7 @@ from memory.source import MemorySource
 from memory.vector_cache import VectorCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from gateway.clock import Clock
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from memory.indexing import IndexSource, IndexStatus
     from memory.memory import Memories
     from memory.policy import MemoryPolicy
-    from memory.records import Memory
     from memory.removal import Purged
 
 log = structlog.get_logger()
@@ -43,6 +44,14 @@ class Opener(Protocol):
     """The memories, once they are open. Raises MemoryUnavailable."""
 
     async def open(self) -> Memories: ...
+
+
+class Forgetting(Protocol):
+    """Where it stands which purges something may be left of. Both raise MemoryUnavailable."""
+
+    async def to_forget(self) -> list[int]: ...
+
+    async def forgotten(self, purges: Collection[int]) -> None: ...
 
 
 class VectorPart:
@@ -64,12 +73,14 @@ class VectorPart:
         self._policy = policy
         self._environ = environ
         self._data_dir = data_dir
+        self._cache_path = data_dir / "cache" / "vectors.db"
         self._memory = memory
         self._clock = clock
         self._embedder: GuardedEmbedder | None = None
         self._chosen: Embedder | None = None
         self._opened = asyncio.Event()
-        self._to_forget: set[str] = set()
+        self._to_forget: dict[int, frozenset[str] | None] = {}
+        """What purges have deleted, by their number; None: a former daemon knew."""
         self._forgetting: asyncio.Task[None] | None = None
         self.indexer: Indexer | None = None
         self.sources: list[IndexSource] = []
@@ -150,57 +161,65 @@ class VectorPart:
             self.indexer.rebuild()
         return self.indexer is not None
 
-    def changed(self, _memory: Memory) -> None:
-        """A memory was written or deleted: the index follows."""
-        self.wake()
+    def follow(self, memories: Memories) -> None:
+        """Hears of all that is written or deleted, also before the vectors are opened."""
+        memories.after_write.append(lambda _: self.wake())
+        memories.store.after_purge.append(lambda gone: self.purged(gone, memories.store))
 
-    async def purged(self, gone: Purged) -> bool:
+    async def purged(self, gone: Purged, store: Forgetting) -> bool:
         """No vector of what was deleted for good stays in a file. False: that goes on by itself, after
         `CLEAR_WAIT_S`."""
-        work: list[asyncio.Task[None]] = []
-        wiping: asyncio.Task[None] | None = None
-        loop = asyncio.get_running_loop()
-        if self.indexer is not None:
-            self.indexer.wipe_soon(gone.pools)
-            wiping = loop.create_task(self.indexer.wipe(gone.pools), name="wipe vectors")
-            work.append(wiping)
-        if self._embedder is not None:
-            self._to_forget |= gone.texts
-            if self._forgetting is None or self._forgetting.done():
-                self._forgetting = loop.create_task(self._forget(self._embedder), name="forget vectors")
-            work.append(self._forgetting)
-        if not work:
+        if not self.configured:
+            with contextlib.suppress(MemoryUnavailable):  # it matters to a daemon with a model only
+                await store.forgotten([gone.number])
             return True
+        self._to_forget[gone.number] = gone.texts
+        if self.indexer is None or self._embedder is None:
+            return False
+        self.indexer.wipe_soon(gone.pools)
+        wiping = asyncio.get_running_loop().create_task(self.indexer.wipe(gone.pools), name="wipe vectors")
         try:
-            _, later = await asyncio.wait(work, timeout=CLEAR_WAIT_S)
+            forgetting = self._forget_soon(self._embedder, store)
+            _, later = await asyncio.wait([wiping, forgetting], timeout=CLEAR_WAIT_S)
         finally:
-            if wiping is not None:
-                wiping.cancel()
+            wiping.cancel()
         if later:
             log.warning("vectors.cleared_later")
         return not later
 
-    async def _forget(self, embedder: GuardedEmbedder) -> None:
+    def _forget_soon(self, embedder: GuardedEmbedder, store: Forgetting) -> asyncio.Task[None]:
+        if self._forgetting is None or self._forgetting.done():
+            work = self._forget(embedder, store)
+            self._forgetting = asyncio.get_running_loop().create_task(work, name="forget vectors")
+        return self._forgetting
+
+    async def _forget(self, embedder: GuardedEmbedder, store: Forgetting) -> None:
         """Until it has worked for all of them."""
         while self._to_forget:
-            texts = frozenset(self._to_forget)
+            gone = dict(self._to_forget)
             try:
-                await embedder.forget(texts)
-            except EmbeddingFailed as error:
+                await embedder.forget({text for texts in gone.values() for text in texts or ()})
+                if None in gone.values():
+                    await embedder.forget_all()
+                await store.forgotten(gone.keys())
+            except (EmbeddingFailed, MemoryUnavailable) as error:
                 log.warning("vectors.not_forgotten", problem=str(error))
                 await self._clock.sleep(RETRY_S)
             else:
-                self._to_forget -= texts
+                for number in gone:
+                    del self._to_forget[number]
 
     async def _open(self) -> Indexer:
         if self.indexer is not None:
             return self.indexer
         memories = await self._memory.open()
+        for number in await memories.store.to_forget():
+            self._to_forget.setdefault(number, None)
         memories.searcher.vectors = self  # a search meanwhile is told that they are being loaded
         await asyncio.to_thread(_import_numpy)
         inner = choose_embedder(self._name, self._models, self._policy.embedding, self._environ)
         assert inner is not None  # noqa: S101  (a name was given)
-        cache = VectorCache(self._data_dir / "cache" / "vectors.db", entries=self._policy.embedding.cache_entries)
+        cache = VectorCache(self._cache_path, entries=self._policy.embedding.cache_entries)
         self._embedder = GuardedEmbedder(
             inner,
             cache,
@@ -217,18 +236,19 @@ class VectorPart:
             on_problem=self._note,
             on_new=lambda: self.on_new(),
         )
-        memories.after_write.append(self.changed)
-        memories.store.after_purge.append(self.purged)
+        self._forget_soon(self._embedder, memories.store)
         self._chosen = inner
         self._opened.set()
         return self.indexer
 
     def _remove_unused(self) -> None:
-        """Without an embedding model nobody would take what is deleted out of a former index; it can be made anew."""
+        """Without an embedding model nobody would take what is deleted out of what is kept; it can be made anew."""
         folder = self._data_dir / "index"
         if folder.is_dir():
             log.info("vectors.removed", reason="there is no roles.embedding")
             shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_cache(self._cache_path)
 
     def _note(self, problem: str | None) -> None:
         self.problem = problem

@@ -74,12 +74,21 @@ class GuardedEmbedder:
 
     async def forget(self, texts: Iterable[str]) -> None:
         """Removes what was computed from texts that are deleted for good. Raises EmbeddingFailed; then try again."""
-        cache, gone = self._cache, [self._cleaned(text) for text in texts]
+        gone = [self._cleaned(text) for text in texts]
         for text in gone:
             self._questions.pop(text, None)
+        await self._remove(lambda cache: cache.forget(gone))
+
+    async def forget_all(self) -> None:
+        """Removes what was computed from any text. Raises EmbeddingFailed; then try again."""
+        self._questions.clear()
+        await self._remove(lambda cache: cache.clear())
+
+    async def _remove(self, work: Callable[[VectorCache], None]) -> None:
+        cache = self._cache
         if cache is not None:
             try:
-                await self._in_thread(lambda: cache.forget(gone))
+                await self._in_thread(lambda: work(cache))
             except (sqlite3.Error, OSError) as error:
                 raise EmbeddingFailed(f"Kept vectors cannot be removed now ({error}).") from error
 

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from memory.records import Memory
 
 SCRUB = "scrub"
+FORGET = "forget:"
 LOG = "log"
 
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """What was deleted for good: every wording there ever was, and the pools it was in."""
+    """What was deleted for good: every wording there ever was, and the pools it was in. `number` tells purges apart."""
 
     texts: frozenset[str]
     pools: frozenset[str]
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,17 @@ class Deleted:
 async def purge_rows(operation: Operation, fulltext: FullText | None, chosen: Sequence[Memory]) -> Purged:
     """Deletes memories and all they said before. Tombstones stay: hashes, no text.
 
-    The files of the database are wiped afterwards, by `scrub_if_due`; that it is due is part of this transaction.
+    The files of the database are wiped afterwards, by `scrub_if_due`, and what was made of the texts is forgotten
+    elsewhere; that both is due is part of this transaction.
     """
     texts: set[str] = set()
     for at in range(0, len(chosen), CHUNK):
         texts |= await _purge_chunk(operation, fulltext, [memory.id for memory in chosen[at : at + CHUNK]])
-    await set_state(operation.connection, SCRUB, await last_change(operation.connection))
-    return Purged(frozenset(texts), frozenset(str(memory.pool) for memory in chosen))
+    number = await last_change(operation.connection)
+    await set_state(operation.connection, SCRUB, number)
+    if texts:
+        await set_state(operation.connection, f"{FORGET}{number}", number)
+    return Purged(frozenset(texts), frozenset(str(memory.pool) for memory in chosen), number)
 
 
 async def _purge_chunk(operation: Operation, fulltext: FullText | None, ids: Sequence[str]) -> set[str]:
@@ -106,6 +112,19 @@ async def scrub_if_due(records: Records, fulltext: FullText | None) -> bool:
         return False
     await _done(records, SCRUB, due)
     return True
+
+
+async def purges_to_forget(records: Records) -> list[int]:
+    """The purges of whose texts something may still be kept elsewhere."""
+    async with records.reading() as connection:
+        query = select(state.c.value).where(state.c.name.startswith(FORGET, autoescape=True))
+        return list((await connection.execute(query)).scalars())
+
+
+async def note_forgotten(records: Records, purges: Iterable[int]) -> None:
+    """Nothing made of the texts of these purges is left."""
+    async with records.writing(patient=True) as connection:
+        await connection.execute(delete(state).where(state.c.name.in_([f"{FORGET}{number}" for number in purges])))
 
 
 async def note_log(connection: AsyncConnection) -> None:

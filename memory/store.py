@@ -21,7 +21,7 @@ from memory.learning_store import LearningStore
 from memory.listing import after_condition, cursor_of, fitting, moment, order_of, seen, valid
 from memory.operation import CHUNK, Operation, last_change, load_rows, set_state
 from memory.records import UPKEEP, Changed, Filters, ListQuery, Viewer, parse_pool, user_pool
-from memory.removal import Deleted, purge_rows, scrub_if_due
+from memory.removal import Deleted, note_forgotten, purge_rows, purges_to_forget, scrub_if_due
 from memory.retention import due_pools, sweep_pool
 from memory.rows import READ, audit_from_row, memory_from_row, memory_of, millis, time_of
 from memory.setting_store import SettingStore
@@ -70,7 +70,8 @@ class MemoryStore:
     """Memories. Whoever reads or writes is a viewer, and `memory.access` says what that viewer may see.
 
     Vectors and text hits are proposals: only what `confirm` returns may be shown. `after_purge` hears of everything
-    that was deleted for good, so that what was made of it goes too; who answers False does it later.
+    that was deleted for good, so that what was made of it goes too; who answers False does it later. Whoever keeps
+    such things in files says `forgotten`, and asks for what is `to_forget` when it starts.
     """
 
     def __init__(
@@ -335,6 +336,14 @@ class MemoryStore:
     async def scrub(self) -> bool:
         """Wipes what purges have left in files; True when nothing is left to do."""
         return await scrub_if_due(self._records, self._fulltext)
+
+    async def to_forget(self) -> list[int]:
+        """The purges after which nobody has said `forgotten`, also of former daemons. For upkeep only."""
+        return await purges_to_forget(self._records)
+
+    async def forgotten(self, purges: Collection[int]) -> None:
+        """Nothing that was made of the texts of these purges is in a file of its own."""
+        await note_forgotten(self._records, purges)
 
     async def cut_anew(self) -> bool:
         """Where texts are cut in another way than before, all are, page by page; False: none had to be."""

@@ -157,6 +157,7 @@ state = Table(
         String(32),
         primary_key=True,
         comment="`change`: last number given; `scrub`: its value at the last purge, 0 once the files are wiped; "
+        "`forget:`: at a purge whose vectors may still be kept; "
         "`words`: how texts are cut",
     ),
     Column("value", BigInteger, nullable=False),

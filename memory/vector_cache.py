@@ -114,6 +114,11 @@ class VectorCache:
         file.commit()
         file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
+    def clear(self) -> None:
+        """Removes everything, whoever else has the file open."""
+        self.close()
+        remove_cache(self._path)
+
     def close(self) -> None:
         if self._file is not None:
             self._file.close()

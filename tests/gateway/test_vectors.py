@@ -16,7 +16,7 @@ from memory.removal import Purged
 from tests.patience import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from gateway.vectors import Opener
@@ -66,6 +66,19 @@ class Locked:
         self.forgotten.update(texts)
 
 
+class Due:
+    """Which purges have to be remembered."""
+
+    def __init__(self, *purges: int) -> None:
+        self.purges = set(purges)
+
+    async def to_forget(self) -> list[int]:
+        return sorted(self.purges)
+
+    async def forgotten(self, purges: Collection[int]) -> None:
+        self.purges -= set(purges)
+
+
 async def test_a_locked_cache_keeps_nothing_in_the_index_and_is_told_and_cleared_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,10 +95,12 @@ async def test_a_locked_cache_keeps_nothing_in_the_index_and_is_told_and_cleared
     )
     index, cache = Wiped(), Locked()
     part.indexer, part._embedder = cast("Indexer", index), cast("GuardedEmbedder", cache)
-    gone = Purged(frozenset({"secret"}), frozenset({"user:ana"}))
-    assert await part.purged(gone) is False
+    gone, due = Purged(frozenset({"secret"}), frozenset({"user:ana"}), 7), Due(7)
+    assert await part.purged(gone, due) is False
     assert index.pools == {"user:ana"}
+    assert due.purges == {7}
     cache.locked = False
     await clock.advance(RETRY_S)
     await until(lambda: cache.forgotten == {"secret"})
-    assert await part.purged(gone)
+    await until(lambda: not due.purges)
+    assert await part.purged(gone, due)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import gateway.vectors
 from memory.embed import HashEmbedder
+from memory.vector_cache import digest_of
 from tests.bench.standin import Pace, StandIn
 from tests.journeys.daemon import Client, config, model_settings, running
 from tests.memory.leftovers import files_with_text, files_with_vector
@@ -135,3 +138,25 @@ async def test_without_an_embedding_model_no_former_index_keeps_what_is_deleted_
         await until_vectors_serve(client)
         (other,) = await HashEmbedder().embed_passages([OTHER])
         assert files_with_vector(tmp_path / "index", other)
+
+
+def kept_in_cache(folder: Path, text: str) -> bool:
+    """A sealed vector of a text is found by the hash of the text."""
+    return any(digest_of(text) in file.read_bytes() for file in (folder / "cache").glob("vectors.db*"))
+
+
+@pytest.mark.parametrize("model", [True, False])
+async def test_what_a_locked_cache_kept_of_a_purged_text_is_gone_after_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: bool
+) -> None:
+    monkeypatch.setattr(gateway.vectors, "CLEAR_WAIT_S", 0.05)
+    async with running(tmp_path, settings()) as client:
+        path = await remembered(client)
+        other = sqlite3.connect(tmp_path / "cache" / "vectors.db")
+        other.execute("BEGIN IMMEDIATE")
+        assert not (await call(client, "POST", f"{path}/purge"))["cleared"]
+    other.close()
+    assert kept_in_cache(tmp_path, FIRST)
+    async with running(tmp_path, settings() if model else config(auth={"tokens": TOKENS})) as client:
+        client.token = TOKENS[0]["token"]
+        await until(lambda: not kept_in_cache(tmp_path, FIRST))
