@@ -11,6 +11,7 @@ import typer
 from gateway.cli.chat import Url
 from gateway.cli.client import Daemon
 from gateway.cli.output import USAGE, fail, show_json, show_table
+from gateway.cli.search import tell_files
 
 app = typer.Typer(help="Read, write and forget memories.", no_args_is_help=True, rich_markup_mode=None)
 projects = typer.Typer(help="Projects, whose members share memories.", no_args_is_help=True, rich_markup_mode=None)
@@ -79,12 +80,15 @@ def search(
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Find memories."""
+    """Find memories, and what stands in files."""
     body: dict[str, Any] = {"query": query, "mode": mode, "limit": limit}
     body |= {name: value for name, value in (("as_of", as_of), ("pool", pool), ("topics", topic)) if value}
     found = Daemon(url).call("POST", "/v1/memories/search", body, query={"user": user})
     _show(found, as_json=as_json)
-    if found["problem"] and not as_json:
+    if as_json:
+        return
+    tell_files(found["files"])
+    if found["problem"]:
         typer.echo(found["problem"], err=True)
 
 

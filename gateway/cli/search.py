@@ -36,13 +36,18 @@ def search(
         for said in (*hit["before"], hit, *hit["after"]):
             typer.echo(_line(said, marked=said is hit))
     files = found.get("files", [])
-    for one in files:
-        typer.echo(f"{one['agent'] or one['project']}  {one['path']}:{one['first_line']}-{one['last_line']}")
-        typer.echo(f"> {_short(one['text'])}")
+    tell_files(files)
     if not found["hits"] and not files:
         typer.echo("Nothing was found.", err=True)
     if not found["complete"]:
         typer.echo("The archive is being built again; there may be more in a moment.", err=True)
+
+
+def tell_files(files: list[dict[str, Any]]) -> None:
+    """Pieces of files, as both searches show them."""
+    for one in files:
+        typer.echo(f"{one['agent'] or one['project']}  {one['path']}:{one['first_line']}-{one['last_line']}")
+        typer.echo(f"> {_short(one['text'])}")
 
 
 def _line(said: dict[str, Any], *, marked: bool) -> str:

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.gateway.cli.conftest import CommandLine
+    from tests.journeys.daemon import Client
 
 
 async def test_memories_are_kept_found_corrected_and_forgotten_from_the_command_line(line: CommandLine) -> None:
@@ -89,6 +90,19 @@ async def test_a_search_is_narrowed_by_topics_and_says_what_it_goes_without(line
     result = await line.end("memory", "search", "tea", "--mode", "vector")
     assert result.exit_code == 0
     assert "embedding" in result.stderr
+
+
+async def test_a_search_shows_files_with_their_lines(line: CommandLine, client: Client, tmp_path: Path) -> None:
+    notes = tmp_path / "data" / "workspaces" / "main" / "MEMORY.md"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("# Sea\n\nThe narwhal is called Vega.\n", "utf-8")
+    client.daemon.parts.workspaces.files.check()
+    await client.daemon.parts.workspaces.files.settled()
+    await line.run("memory", "add", "Ana saw a narwhal")
+    found = await line.run("memory", "search", "narwhal")
+    assert "Ana saw a narwhal" in found
+    assert found.endswith("main  MEMORY.md:1-3\n> # Sea The narwhal is called Vega.\n"), found
+    assert found.endswith(await line.run("search", "narwhal"))
 
 
 async def test_an_owner_acts_for_a_person(line: CommandLine) -> None:
