@@ -80,8 +80,12 @@ def list_documents(folder: Path) -> list[tuple[str, int]]:
 
 
 def remove_document(folder: Path, name: str) -> bool:
-    """False: there is none of this name."""
-    if name not in {known for known, _ in list_documents(folder)}:
+    """By the name it is kept under, or else the one it was given with. False: there is none."""
+    there = {known for known, _ in list_documents(folder)}
+    if name not in there:
+        with contextlib.suppress(InvalidMemory):
+            name = kept_name(name)
+    if name not in there:
         return False
     (folder / name).unlink(missing_ok=True)
     return True

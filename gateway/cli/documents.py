@@ -78,7 +78,7 @@ def show(agent: Agent = None, project: Project = None, data_dir: DataDir = None,
 
 @app.command()
 def remove(
-    name: Annotated[str, typer.Argument(help="As `list` shows it.")],
+    name: Annotated[str, typer.Argument(help="As `list` shows it, or as the file that was added is called.")],
     agent: Agent = None,
     project: Project = None,
     data_dir: DataDir = None,

@@ -115,7 +115,14 @@ def routes(parts: Parts) -> list[Route]:
     return [
         route("POST", base, add, "Keep a document as Markdown", kept, body=DocumentIn, query=WhoQuery),
         route("GET", base, listed, "The documents of an agent or a project", all_of_them, query=ShelfQuery),
-        route("DELETE", f"{base}/{{name}}", remove, "Delete a document", all_of_them, query=ShelfQuery),
+        route(
+            "DELETE",
+            f"{base}/{{name}}",
+            remove,
+            "Delete a document, by the name it is kept under or was given with",
+            all_of_them,
+            query=ShelfQuery,
+        ),
     ]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import TYPE_CHECKING
 
 import pytest
 
 import gateway.documents
-from gateway.documents import MAX_NAME_BYTES, kept_name, list_documents, put_document
+from gateway.documents import MAX_NAME_BYTES, kept_name, list_documents, put_document, remove_document
 from memory.errors import InvalidMemory
 
 if TYPE_CHECKING:
@@ -84,3 +85,17 @@ def test_a_name_that_no_file_can_have_is_refused_in_words(name: str, tmp_path: P
 def test_the_longest_name_fits(tmp_path: Path) -> None:
     assert put_document(tmp_path, "x" * MAX_NAME_BYTES, "bees") == "x" * MAX_NAME_BYTES + ".md"
     assert [file.name for file in tmp_path.iterdir()] == ["x" * MAX_NAME_BYTES + ".md"]
+
+
+def test_a_document_is_removed_by_the_name_it_was_given_with_or_is_kept_under(tmp_path: Path) -> None:
+    for name in ("x.md", "x.md.md", "Kovářová.txt"):
+        put_document(tmp_path, name, "bees")
+    for name, left in (
+        ("x.md.md", ["Kovářová.txt.md", "x.md.md.md"]),  # what a list shows goes before what was given
+        ("x.md.md", ["Kovářová.txt.md"]),
+        (unicodedata.normalize("NFD", "Kovářová.txt"), []),
+    ):
+        assert remove_document(tmp_path, name), name
+        assert [known for known, _ in list_documents(tmp_path)] == left
+    for name in ("x.md", "../x.md", ""):
+        assert not remove_document(tmp_path, name)

@@ -123,3 +123,16 @@ async def test_what_a_daemon_refuses_is_named_and_keeps_no_other_out(
     listed = (await client.get("/v1/documents?agent=main"))["documents"]
     assert [one["name"] for one in listed] == ["a.txt.md", "d\ufffd.txt.md", "e.txt.md"]
     assert ended.stdout.count(" -> ") == 3
+
+
+async def test_a_document_is_removed_by_the_name_of_the_file_that_was_added(line: CommandLine, tmp_path: Path) -> None:
+    page = tmp_path / "bees.md"
+    page.write_text("bees", "utf-8")
+    data = tmp_path / "elsewhere"
+    data.mkdir()
+    for where in (("--url", line.url), ("--data-dir", str(data))):
+        whose = ("--agent", "main", *where)
+        await line.run("documents", "add", str(page), *whose)
+        assert await line.run("documents", "remove", "bees.md", *whose) == "Removed bees.md.\n"
+        assert "bees" not in await line.run("documents", "list", *whose)
+        assert (await line.end("documents", "remove", "bees.md", *whose)).exit_code in (2, 4)
