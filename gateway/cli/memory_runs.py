@@ -34,10 +34,19 @@ def listed(
         show_json(found)
         return
     rows = [
-        [r["id"], r["kind"], r["pool"] or "instance", r["state"], _far(r), _told(r), r["started_at"][:19]]
+        [
+            r["id"],
+            r["kind"],
+            r["pool"] or "instance",
+            r["state"],
+            _far(r),
+            _told(r),
+            r["started_at"][:19],
+            r["problem"] or "",
+        ]
         for r in found["runs"]
     ]
-    show_table(rows, ["ID", "JOB", "POOL", "STATE", "DONE", "CHANGED", "STARTED"])
+    show_table(rows, ["ID", "JOB", "POOL", "STATE", "DONE", "CHANGED", "STARTED", "PROBLEM"])
 
 
 @app.command()

@@ -9,6 +9,7 @@ from tests.gateway.cli.conftest import CommandLine
 from tests.journeys.daemon import config, running
 from tests.journeys.helpers import Helper
 from tests.journeys.test_learning import learnt
+from tests.journeys.test_memory_runs import ended
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -57,6 +58,17 @@ async def test_what_was_learnt_is_listed_and_taken_back(helped: tuple[CommandLin
     memory = found["runs"][0]["created"][0]
     await line.run("memory", "undo", memory)
     assert "I drink tea" not in await line.run("memory", "list", "--user", "ana")
+
+
+async def test_the_list_of_jobs_says_why_one_failed(helped: tuple[CommandLine, Client]) -> None:
+    line, client = helped
+    client.daemon.parts.models.put(Helper(lambda _: "nonsense"))
+    await line.run("memory", "add", "Ana drinks tea", "--user", "ana", "--topic", "decisions")
+    run = (await line.run("memory", "jobs", "start", "recategorize", "--all", "--yes", "--user", "ana")).split()[0]
+    assert "no JSON" in (await ended(client, "", {"id": run}))["problem"]
+    header, listed = (await line.run("memory", "jobs", "list", "--user", "ana")).splitlines()
+    assert header.endswith("PROBLEM")
+    assert "no JSON" in listed
 
 
 async def test_without_a_helper_the_command_says_what_to_do(line: CommandLine) -> None:
