@@ -185,9 +185,8 @@ class Recall:
             done = [search for search in done if not search.late]
         state.confirm(there)
         state.take(done)
-        for search in done:
-            found = search.task.result()
-            state.add([one for one in found if not search.late or one in (there or ())], search.room)
+        found = ((search, search.task.result()) for search in done)
+        state.show([(one, [hit for hit in hits if not one.late or hit in (there or ())]) for one, hits in found])
         return [one for one in state.shown if one.id not in before]
 
     def entry(self, session: Session) -> RecallEntry | None:

@@ -24,28 +24,35 @@ if TYPE_CHECKING:
 MEMORY_TOOLS = "Memory"
 """How the names of the tools begin whose results hold memories."""
 
+LATE_PLACES = 3
+"""What was found late for an earlier message has so many places, however much the newest one finds."""
+
 MOST_WAITING = 200
 """Searches in a chat of many that have come late, each for a person who has not spoken since."""
 
 
 @dataclass(slots=True)
 class Room:
-    """How many memories may still be added; searches for the same purpose share it."""
+    """How many memories may still be added; searches for the same purpose share it. `late`: so many of these places
+    are for searches of earlier messages."""
 
     left: int
+    late: int = 0
 
 
 @dataclass(slots=True)
 class Search:
     """A search that runs, or has ended and was not shown yet.
 
-    `late`: nobody waited for its end, so what it found may have been deleted since.
+    `late`: nobody waited for its end, so what it found may have been deleted since. `earlier`: it shares the room of a
+    message that came after its own.
     """
 
     task: asyncio.Task[list[Recalled]]
     viewer: Viewer
     room: Room
     late: bool = True
+    earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +125,10 @@ class Shown:
         return [search for search in self.searches if search.viewer == self.viewer]
 
     def behind(self, earlier: Sequence[Search], room: Room | None) -> None:
-        """Searches of earlier turns take the places that those of this one leave. None: they keep their own."""
+        """Searches of earlier turns take the places that those of this one leave, or `LATE_PLACES`. None: they keep
+        their own."""
         for search in earlier:
-            search.late = True
+            search.late, search.earlier = True, room is not None
             search.room = search.room if room is None else room
         self.searches = [one for one in self.searches if not _is_in(one, earlier)] + list(earlier)
 
@@ -169,11 +177,22 @@ class Shown:
         told = f'"text":{orjson.dumps(one.text).decode()}'
         return any(told in text for text in self._told)
 
-    def add(self, found: Iterable[Recalled], room: Room) -> None:
-        """Shows what fits, and is not seen already."""
+    def show(self, found: Sequence[tuple[Search, Sequence[Recalled]]]) -> None:
+        """Shows of what searches have found what fits, and is not seen already."""
+        shown = {one.id for one in self.shown}
+        for search, hits in found:
+            if search.earlier:
+                fresh = sum(one.id not in shown and not self.sees(one) for one in hits)
+                search.room.late = min(LATE_PLACES, search.room.late + fresh)
+        for search, hits in found:
+            self._add(hits, search.room, search.room.left - (0 if search.earlier else search.room.late))
+        for search, _ in found:
+            search.room.late = 0
+
+    def _add(self, found: Iterable[Recalled], room: Room, limit: int) -> None:
         fresh = [one for one in found if not self.sees(one)]
         size_bytes = self.settings.max_bytes - sum(one.size_bytes for one in self.shown)
-        chosen = fit(fresh, seen=self.shown, limit=room.left, max_bytes=size_bytes)
+        chosen = fit(fresh, seen=self.shown, limit=max(0, limit), max_bytes=size_bytes)
         room.left -= len(chosen)
         self.shown += chosen
 

@@ -88,7 +88,9 @@ class SearchPolicy(Policy):
         default=0.15, description="Results below this share of the best possible score are left out; exact hits never."
     )
     vectors_wait_s: Annotated[float, Field(gt=0)] = Field(
-        default=5, description="How long a search waits for vectors; then keywords have to do. In seconds."
+        default=4,
+        description="Seconds a search waits for vectors; then keywords have to do. Less than recall.wait_s, so that a "
+        "reply is shown at least those.",
     )
     importance_weight: Annotated[float, Field(ge=0, le=1)] = Field(default=0.10, description="Weight of importance.")
     vitality_weight: Annotated[float, Field(ge=0, le=1)] = Field(default=0.05, description="Weight of vitality.")

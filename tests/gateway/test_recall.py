@@ -216,15 +216,18 @@ async def test_a_late_result_waits_for_its_person_while_others_speak() -> None:
         assert await talk.begin("hello") == []
 
 
-async def test_what_comes_late_takes_the_places_the_newest_message_has_left() -> None:
-    shelf = Shelf([*(fact(f"dog-{n}") for n in range(8)), *(fact(f"cat-{n}") for n in range(8))])
+@pytest.mark.parametrize(("cats", "shown_cats", "dogs", "shown_dogs"), [(6, 6, 8, 4), (20, 7, 8, 3), (20, 8, 2, 2)])
+async def test_what_comes_late_takes_the_places_the_newest_message_has_left_and_some_at_least(
+    cats: int, shown_cats: int, dogs: int, shown_dogs: int
+) -> None:
+    shelf = Shelf([*(fact(f"dog-{n}") for n in range(dogs)), *(fact(f"cat-{n}") for n in range(cats))])
     shelf.searching.clear()
     async with talking(shelf) as talk:
         assert await talk.begin("every dog") == []
         shelf.searching.set()
         await talk.clock.advance(1)
         shown = await talk.begin("every cat")
-        assert [name.split("-")[0] for name in shown] == ["cat"] * 8 + ["dog"] * 2
+        assert [name.split("-")[0] for name in shown] == ["cat"] * shown_cats + ["dog"] * shown_dogs
 
 
 async def test_in_a_group_what_comes_late_leaves_what_is_always_on_its_own_places() -> None:
