@@ -9,12 +9,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+class OtherFormat(sqlite3.DatabaseError):
+    """Another version wrote it."""
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether making the file anew mends it: not when it is locked, or the disk is full."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, OtherFormat) or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
 def open_cache(
     path: Path, schema: str, version: int, *, journal: Literal["WAL", "TRUNCATE"] = "TRUNCATE"
 ) -> sqlite3.Connection:
     """Readable by its owner only, and what is removed is written over. An empty file gets the schema.
 
-    Raises OSError, and sqlite3.DatabaseError for a file that is none of this version.
+    Raises OSError and sqlite3.DatabaseError; `is_damage` tells which of them a new file mends.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
@@ -27,7 +37,7 @@ def open_cache(
         if not tables:
             file.executescript(f"{schema}\nPRAGMA user_version = {version};")
         elif found != version:
-            raise sqlite3.DatabaseError("the file has another format")
+            raise OtherFormat(f"format {found}")
     except sqlite3.DatabaseError:
         file.close()
         raise

@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memory.cache_file import OtherFormat, is_damage
 from memory.records import TextHit
 from memory.text import MAX_TERMS, any_of, cut, cut_query, cut_version
 
@@ -69,16 +70,6 @@ def chunk_number(text_id: str) -> int | None:
 def searched_text(heading: str, text: str) -> str:
     """What a piece is found by: where it stands belongs to it."""
     return f"{heading}\n{text}" if heading else text
-
-
-class OtherFormat(sqlite3.DatabaseError):
-    """Another version wrote it."""
-
-
-def is_damage(error: Exception) -> bool:
-    """Whether making the database anew mends it: not when it is locked, or the disk is full."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return isinstance(error, OtherFormat) or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class ChunkDatabase:

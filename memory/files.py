@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from memory.cache_file import is_damage
 from memory.chunk import chunk, lines_of
-from memory.chunks import is_damage, searched_text
+from memory.chunks import searched_text
 from memory.errors import InvalidMemory, NotThere, innermost
 from memory.indexing import Indexable, IndexChange, SourceFailed
 from memory.recall import Recalled

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from memory.cache_file import open_cache, remove_cache
+from memory.cache_file import is_damage, open_cache, remove_cache
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
+
+T = TypeVar("T")
 
 _FORMAT = 2
 _SCHEMA = """
@@ -61,8 +63,44 @@ class VectorCache:
 
     def load(self, fingerprint: str, texts: Sequence[str]) -> dict[str, bytes]:
         """The vectors that are known, by text, as little-endian float32."""
+        return self._done(lambda file: self._load(file, fingerprint, texts))
+
+    def save(self, fingerprint: str, vectors: Mapping[str, bytes]) -> None:
+        """Keeps the vectors of texts; the longest unused go when there are too many."""
+        self._done(lambda file: self._save(file, fingerprint, vectors))
+
+    def forget(self, texts: Iterable[str]) -> None:
+        """Removes the vectors of texts, of every model."""
+        digests = [digest_of(text) for text in texts]
+        self._done(lambda file: _forget(file, digests))
+
+    def clear(self) -> None:
+        """Removes everything, whoever else has the file open."""
+        self.close()
+        remove_cache(self._path)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _done(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Also with a file made anew where it is damaged; one that is locked is left as it is."""
+        try:
+            return work(self._open())
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            self.clear()
+            return work(self._open())
+
+    def _open(self) -> sqlite3.Connection:
+        if self._file is None:
+            self._file = open_cache(self._path, _SCHEMA, _FORMAT, journal="WAL")
+        return self._file
+
+    def _load(self, file: sqlite3.Connection, fingerprint: str, texts: Sequence[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
-        file = self._open()
         asked = {digest_of(text): text for text in texts}
         digests = list(asked)
         for at in range(0, len(digests), _IN_ONE_QUERY):
@@ -82,9 +120,7 @@ class VectorCache:
             file.commit()
         return found
 
-    def save(self, fingerprint: str, vectors: Mapping[str, bytes]) -> None:
-        """Keeps the vectors of texts; the longest unused go when there are too many."""
-        file = self._open()
+    def _save(self, file: sqlite3.Connection, fingerprint: str, vectors: Mapping[str, bytes]) -> None:
         stamp = self._stamp(file)
         file.executemany(
             "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)",
@@ -102,43 +138,16 @@ class VectorCache:
             )
         file.commit()
 
-    def forget(self, texts: Iterable[str]) -> None:
-        """Removes the vectors of texts, of every model."""
-        file = self._open()
-        models = file.execute(_MODELS).fetchall()
-        digests = [digest_of(text) for text in texts]
-        file.executemany(
-            "DELETE FROM vectors WHERE fingerprint = ? AND digest = ?",
-            ((model, digest) for (model,) in models for digest in digests),
-        )
-        file.commit()
-        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def clear(self) -> None:
-        """Removes everything, whoever else has the file open."""
-        self.close()
-        remove_cache(self._path)
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
     def _stamp(self, file: sqlite3.Connection) -> int:
         (newest,) = file.execute("SELECT max(used) FROM vectors").fetchone()
         return (newest or 0) + 1
 
-    def _open(self) -> sqlite3.Connection:
-        if self._file is None:
-            try:
-                self._file = self._connect()
-            except sqlite3.DatabaseError:
-                self._file = self._renewed()
-        return self._file
 
-    def _renewed(self) -> sqlite3.Connection:
-        remove_cache(self._path)
-        return self._connect()
-
-    def _connect(self) -> sqlite3.Connection:
-        return open_cache(self._path, _SCHEMA, _FORMAT, journal="WAL")
+def _forget(file: sqlite3.Connection, digests: Sequence[bytes]) -> None:
+    models = file.execute(_MODELS).fetchall()
+    file.executemany(
+        "DELETE FROM vectors WHERE fingerprint = ? AND digest = ?",
+        ((model, digest) for (model,) in models for digest in digests),
+    )
+    file.commit()
+    file.execute("PRAGMA wal_checkpoint(TRUNCATE)")

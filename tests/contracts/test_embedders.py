@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import memory.vector_cache
 from gateway.models.embedding import EndpointEmbedder, choose_embedder
 from gateway.models.policy import ModelPolicy
 from memory.embed import EmbeddingFailed, HashEmbedder
@@ -257,6 +258,35 @@ async def test_a_damaged_cache_is_made_anew(tmp_path: Path) -> None:
     await embedder.embed_passages(["one"])
     assert embedder.problem is None
     await embedder.close()
+
+
+def test_a_cache_that_is_damaged_further_on_is_made_anew_when_that_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.db"
+    cache = VectorCache(path, entries=100)
+    cache.save("model", {f"text {number}": b"vector" * 100 for number in range(50)})
+    cache.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    assert cache.load("model", ["text 1"]) == {}
+    cache.save("model", {"text 1": b"vector"})
+    assert cache.load("model", ["text 1"]) == {"text 1": b"vector"}
+    cache.close()
+
+
+def test_a_cache_that_is_locked_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = VectorCache(tmp_path / "vectors.db", entries=100)
+    cache.save("model", {"one": b"vector"})
+    cache.close()
+
+    def locked(*_: object, **__: object) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("database is locked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory.vector_cache, "open_cache", locked)
+        with pytest.raises(sqlite3.OperationalError):
+            cache.load("model", ["one"])
+    assert cache.load("model", ["one"]) == {"one": b"vector"}
+    cache.close()
 
 
 def test_the_cache_keeps_what_was_used_last(tmp_path: Path) -> None:
