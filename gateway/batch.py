@@ -58,10 +58,13 @@ class LearnBatch:
     def learns(self) -> bool:
         return self._remember.learns
 
-    async def run(self, job: MemoryJob, progress: Progress) -> None:
-        assert job.pool is not None  # noqa: S101  (it is no job of the whole)
+    def ready(self) -> None:
         if not self.learns:
             raise JobFailed("Learning needs a helper model: set roles.helper.")
+
+    async def run(self, job: MemoryJob, progress: Progress) -> None:
+        assert job.pool is not None  # noqa: S101  (it is no job of the whole)
+        self.ready()
         place: dict[str, Any] = dict(job.place)
         if not place:
             given = job.asked.get("sessions")

@@ -75,11 +75,15 @@ class Consolidation:
         self._clock = clock
         self._on_begin = on_begin
 
-    async def run(self, job: MemoryJob, progress: Progress) -> None:
-        assert job.pool is not None  # noqa: S101  (it is no job of the whole)
+    def ready(self) -> ChatModel:
         model = self._models.for_role("consolidation") or self._models.choose("", None)
         if model.model == OFFLINE:
             raise JobFailed("Tidying needs a language model: set roles.consolidation, or roles.chat.")
+        return model
+
+    async def run(self, job: MemoryJob, progress: Progress) -> None:
+        assert job.pool is not None  # noqa: S101  (it is no job of the whole)
+        model = self.ready()
         run = _Run(await self._memory.open(), job.pool, model, progress)
         try:
             await self._go_through(run)

@@ -87,6 +87,10 @@ class JobKind(Protocol):
     @property
     def whole(self) -> bool: ...
 
+    def ready(self) -> object:
+        """What it works with, such as a model. Raises JobFailed while there is none: no run could do anything."""
+        ...
+
     async def run(self, job: MemoryJob, progress: Progress) -> None:
         """Does all of the work, or goes on at `job.place` after a kill; each step is kept before it is counted.
 
@@ -168,13 +172,16 @@ class MemoryJobs:
     ) -> tuple[MemoryJob, bool]:
         """The job, and whether it is new: one that runs already is returned as it is. `pool` None: the viewer's own.
 
-        Raises InvalidMemory for an unknown kind, NotThere for what is not the viewer's, and MemoryUnavailable.
+        Raises InvalidMemory for an unknown kind, NotThere for what is not the viewer's, MemoryConflict where the kind
+        is not ready, and MemoryUnavailable. Nobody would hear why an automatic one is refused, so it begins and fails.
         """
         if kind not in self._kinds:
             raise InvalidMemory("kind", f"must be one of {', '.join(sorted(self._kinds))}")
         memories = await self._memory.open()
         await self._going_on()
         chosen = await _startable(memories, self._kinds[kind], viewer, pool)
+        if not automatic:
+            _check_ready(self._kinds[kind])
         store = memories.store.jobs
         job, fresh = await store.begin(kind, chosen, asked=asked or {}, automatic=automatic)
         if fresh:
@@ -250,6 +257,14 @@ class MemoryJobs:
             except MemoryUnavailable as error:
                 log.warning("memory_job.not_written", kind=job.kind, error=str(error))
                 await self._clock.sleep(RETRY_S)
+
+
+def _check_ready(kind: JobKind) -> None:
+    """Raises MemoryConflict."""
+    try:
+        kind.ready()
+    except JobFailed as error:
+        raise MemoryConflict(str(error)) from error
 
 
 async def _startable(memories: Memories, kind: JobKind, viewer: Viewer, pool: Pool | None) -> Pool | None:

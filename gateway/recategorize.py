@@ -40,11 +40,15 @@ class Recategorize:
         self._models = models
         self._sorter = sorter
 
-    async def run(self, job: MemoryJob, progress: Progress) -> None:
-        assert job.pool is not None  # noqa: S101  (it is no job of the whole)
+    def ready(self) -> ChatModel:
         model = self._models.for_role("helper")
         if model is None:
             raise JobFailed("Sorting needs a helper model: set roles.helper.")
+        return model
+
+    async def run(self, job: MemoryJob, progress: Progress) -> None:
+        assert job.pool is not None  # noqa: S101  (it is no job of the whole)
+        model = self.ready()
         memories = await self._memory.open()
         viewer = Viewer(user=None, author=AUTHOR, origin="recategorising", admin=True, job=job.id)
         filters = Filters(pools=(job.pool,), no_topic=not job.asked.get("all"))

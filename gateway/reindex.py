@@ -29,9 +29,12 @@ class Reindex:
         self._vectors = vectors
         self._clock = clock
 
-    async def run(self, job: MemoryJob, progress: Progress) -> None:
+    def ready(self) -> None:
         if not self._vectors.configured:
             raise JobFailed("There is no embedding model: set roles.embedding.")
+
+    async def run(self, job: MemoryJob, progress: Progress) -> None:
+        self.ready()
         after = await self._begin(job, progress)
         while True:
             status = self._vectors.status

@@ -40,12 +40,18 @@ class Counting:
         self.problem: Exception | None = None
         self.raised = 0
         self.failing: set[int] = set()
+        self.missing: str | None = None
+
+    def ready(self) -> None:
+        if self.missing is not None:
+            raise JobFailed(self.missing)
 
     def let(self, steps: int) -> None:
         for _ in range(steps):
             self.permits.release()
 
     async def run(self, job: MemoryJob, progress: Progress) -> None:
+        self.ready()
         for step in range(job.place.get("step", 0), STEPS):
             await progress.unless_stopped(self.permits.acquire())
             if self.problem is not None:
@@ -220,3 +226,14 @@ async def test_a_job_this_version_does_not_know_is_failed_and_not_kept_for_ever(
         job, _ = await jobs.start(ANA, "old")
     async with working(tmp_path, Counting("new")) as (memories, _):
         assert "no such job" in ((await until(memories, job, state="failed")).problem or "")
+
+
+async def test_a_job_that_cannot_work_is_refused_to_people_and_runs_by_itself_are_written_down(tmp_path: Path) -> None:
+    kind = Counting()
+    kind.missing = "There is no model: set one."
+    async with working(tmp_path, kind) as (memories, jobs):
+        with pytest.raises(MemoryConflict, match="set one"):
+            await jobs.start(ANA, "count")
+        assert await memories.store.jobs.page(ROOT) == []
+        job, _ = await jobs.start(ANA, "count", automatic=True)
+        assert (await until(memories, job, state="failed")).problem == kind.missing

@@ -67,13 +67,6 @@ async def test_run_now_shows_before_and_after_and_undo_takes_it_back(tmp_path: P
         assert status == 404, refused
 
 
-async def test_without_a_language_model_it_says_what_to_set(tmp_path: Path) -> None:
-    async with running(tmp_path / "data", config()) as client:
-        run = await ended(client, "", await start(client, "", kind="consolidate"))
-        assert run["state"] == "failed"
-        assert "roles.consolidation" in run["problem"]
-
-
 async def test_secrets_and_orders_in_an_answer_do_no_harm(tmp_path: Path) -> None:
     key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
 

@@ -128,11 +128,17 @@ async def test_what_went_wrong_is_told_and_a_model_that_is_away_ends_it(tmp_path
         assert "down" in down["problem"]
 
 
-async def test_without_a_helper_model_the_run_says_what_to_set(tmp_path: Path) -> None:
+async def test_a_job_without_the_model_it_needs_is_refused_and_says_what_to_set(tmp_path: Path) -> None:
     async with running(tmp_path / "data", config()) as client:
-        run = await ended(client, "", await start(client, "", kind="recategorize"))
-        assert (run["state"], run["total"]) == ("failed", 0)
-        assert "roles.helper" in run["problem"]
+        for kind, role in (
+            ("recategorize", "roles.helper"),
+            ("batch", "roles.helper"),
+            ("consolidate", "roles.consolidation"),
+            ("reindex", "roles.embedding"),
+        ):
+            status, refused = await client.call("POST", "/v1/memory-runs", {"kind": kind})
+            assert (status, role in refused["detail"]) == (409, True), (kind, refused)
+        assert (await client.get("/v1/memory-runs"))["runs"] == []
         status, content = await client.call("POST", "/v1/memory-runs", {"kind": "dance"})
         assert (status, content["errors"][0]["place"]) == (422, "kind")
 

@@ -86,10 +86,3 @@ async def test_an_administrator_asks_for_a_new_index_and_nobody_else(tmp_path: P
         await serving(client)
         assert len(await runs(client)) == 1
         assert (await call(client, "root", "POST", f"/v1/memory-runs/{run['id']}/undo"))[0] == 409
-
-
-async def test_without_an_embedding_model_it_says_what_to_set(tmp_path: Path) -> None:
-    async with running(tmp_path / "data", config()) as client:
-        run = await ended(client, "", await start(client, "", kind="reindex"))
-        assert run["state"] == "failed"
-        assert "roles.embedding" in run["problem"]

@@ -75,3 +75,5 @@ async def test_without_a_helper_the_command_says_what_to_do(line: CommandLine) -
     refused = await line.end("memory", "try-topic", "What Ana drinks.", "I drink tea")
     assert (refused.exit_code, "roles.helper" in refused.stderr) == (4, True)
     assert "roles.helper" in (await line.end("memory", "learned")).stderr
+    refused = await line.end("memory", "jobs", "start", "recategorize")
+    assert (refused.exit_code, "roles.helper" in refused.stderr) == (4, True)

@@ -15,6 +15,7 @@ from gateway.console.logins import csrf_of
 from gateway.http.pipeline import COOKIE, CSRF_HEADER
 from sessions.entries import format_time
 from tests.journeys.daemon import KEY, Client, config, running
+from tests.memory.opened import person
 from tests.patience import until_equal
 
 if TYPE_CHECKING:
@@ -130,8 +131,7 @@ async def test_a_person_sees_their_own_chats_and_memories_and_no_page_of_adminis
     await client.say("a secret of Bob", key="agent:main:web:direct:bob")
     await client.say("a plan of Ana", key="agent:main:web:direct:ana")
     await client.call("POST", "/v1/memories", {"text": "Bob keeps bees.", "pool": "user:bob"})
-    status, run = await client.call("POST", "/v1/memory-runs", {"kind": "recategorize", "pool": "user:bob"})
-    assert status == 202, run
+    run, _ = await client.daemon.parts.memory_jobs.start(person("bob"), "recategorize", automatic=True)
     await sign_in(browser, "ana-token-of-the-tests")
     seen = (
         "",
@@ -149,12 +149,12 @@ async def test_a_person_sees_their_own_chats_and_memories_and_no_page_of_adminis
             html = await answer.text()
             assert "bob" not in html.casefold().replace("a secret of bob", "bob"), path
     pools = [f"/memory{page}?pool=user:bob" for page in ("", "/map", "/map/drawn", "/topics", "/settings")]
-    hidden = ("/jobs", "/settings", "/sessions/agent:main:web:direct:bob", "/jobs/x", f"/memory/runs/{run['id']}")
+    hidden = ("/jobs", "/settings", "/sessions/agent:main:web:direct:bob", "/jobs/x", f"/memory/runs/{run.id}")
     for path in (*hidden, *pools):
         async with browser.get(f"/console{path}") as answer:
             assert answer.status == 404, path
     async with browser.get("/console/memory/runs?pool=user:bob") as answer:
-        assert run["id"] not in await answer.text()
+        assert run.id not in await answer.text()
 
 
 async def test_a_frontend_is_shown_no_way_to_memory_and_told_why(browser: aiohttp.ClientSession) -> None:
