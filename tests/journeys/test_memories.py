@@ -8,6 +8,7 @@ import pytest
 
 from tests.journeys.daemon import Client, config, running
 from tests.memory.leftovers import files_with_text
+from tests.memory.opened import person
 from tests.patience import until_equal
 
 if TYPE_CHECKING:
@@ -277,15 +278,15 @@ async def test_emptying_the_trash_means_the_own_where_no_pool_is_named(people: C
 
 
 async def _seeded(client: Client) -> dict[str, dict[str, str]]:
-    """A memory, a topic and a project of each owner."""
+    """A memory, a topic, a project and a run of each owner."""
     ids: dict[str, dict[str, str]] = {}
     for who in ("ana", "bob"):
         fact = await add(client, who, f"{SECRET} of {who}", topic="preferences")
         project = f"{SECRET}-{who}"
         await call(client, "root", "POST", "/v1/projects", {"id": project, "members": [who]})
         await add(client, who, f"{SECRET} of the project of {who}", pool=f"project:{project}")
-        _, run = await call(client, who, "POST", "/v1/memory-runs", {"kind": "recategorize"})
-        ids[who] = {"memory": fact["id"], "topic": fact["topic_id"], "project": project, "run": run["id"]}
+        run, _ = await client.daemon.parts.memory_jobs.start(person(who), "recategorize", automatic=True)
+        ids[who] = {"memory": fact["id"], "topic": fact["topic_id"], "project": project, "run": run.id}
     return ids
 
 
