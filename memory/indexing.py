@@ -226,6 +226,7 @@ class Indexer:
             async for page in source.everything():
                 self._match(page, there)
         await self._index.remove([parse_point(key, pool) for key, pool in there.items()])
+        await self._wipe()  # no purge waits for a model that is down
         if self._total and not self._done:
             self._on_new()
         if self._done < self._total:

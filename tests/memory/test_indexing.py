@@ -18,7 +18,7 @@ from memory.embed import EmbeddingFailed, HashEmbedder
 from memory.index import IndexBroken, IndexNotOpen, ListIndex, Point, point_of
 from memory.indexing import ENDED_TWICE, RETRY_ROUNDS, RETRY_S, Indexable, IndexChange, Indexer, SourceFailed
 from memory.policy import IndexPolicy
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -207,6 +207,28 @@ async def test_a_model_that_is_down_is_not_asked_for_every_text() -> None:
     embedder.down = True
     async with running(ListIndex(), Texts(**{f"t{n}": f"text {n}" for n in range(100)}), embedder, "waiting"):
         assert len(asked) < 10
+
+
+async def test_what_is_deleted_is_wiped_while_new_texts_wait_for_a_model_that_is_down() -> None:
+    wiped: list[Sequence[str] | None] = []
+
+    class Wiping(ListIndex):
+        async def wipe(self, pools: Sequence[str] | None) -> None:
+            wiped.append(pools)
+
+    embedder, source = Picky(), Texts(dog="the dog is called Rex", tea="green tea without sugar")
+    async with running(Wiping(), source, embedder) as one:
+        wiped.clear()
+        embedder.down = True
+        for number in range(100):
+            source.set(f"t{number}", f"text {number}")
+        source.set("dog", None)
+        one.indexer.wipe_soon(["user:ana"])
+        one.indexer.wake()
+        await one.until("waiting")
+        await one.clock.advance(RETRY_S)
+        await until(lambda: wiped == [["user:ana"]])
+        assert [point for point in await one.index.points() if point.startswith("dog")] == []
 
 
 async def test_texts_that_are_refused_for_good_let_the_others_have_their_turn() -> None:
