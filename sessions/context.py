@@ -202,7 +202,7 @@ class Conversation:
             self._begun.add(entry.turn)
         elif entry.finish != "tool_calls":
             self._begun.discard(entry.turn or "")
-        if entry.finish != "tool_calls" and not entry.calls:
+        if entry.finish != "tool_calls" and not entry.calls and not self._begun:
             self._release()
 
     def _result(self, entry: ToolResultEntry) -> None:

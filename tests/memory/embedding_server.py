@@ -12,7 +12,7 @@ from memory.embed import HashEmbedder
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SLOW_S = 0.01
+SLOW_S = 0.03
 
 
 class EmbeddingServer:
