@@ -134,8 +134,8 @@ class Conversation:
 
     A message is written when it arrives, perhaps while an earlier turn still runs; it stands where it was first shown
     to the model: directly before the first entry that answers it. What others write while a turn goes on (a delivery,
-    a message whose turn ends before it has begun) stands behind that turn, or before the next message shown that is
-    younger: so nothing comes between a call and its results, and what was sent once stays where it was.
+    a message whose turn ends before it has begun) stands behind all turns that have begun, or before the next message
+    shown that is younger: so nothing comes between a call and its results, and what was sent once stays where it was.
 
     `gone`: seqs of entries that were retracted.
     """
@@ -202,8 +202,8 @@ class Conversation:
             self._begun.add(entry.turn)
         elif entry.finish != "tool_calls":
             self._begun.discard(entry.turn or "")
-        if entry.finish != "tool_calls" and not entry.calls and not self._begun:
-            self._release()
+        if entry.finish != "tool_calls" and not entry.calls:
+            self._turn_ended()
 
     def _result(self, entry: ToolResultEntry) -> None:
         """A client's results come in a turn of their own, or without one."""
@@ -231,9 +231,14 @@ class Conversation:
         self._begun -= theirs
         if begun or not (self._begun or self._caller or self._waiting.keys() - theirs):
             self._show_messages(*theirs)
-            self._release()
+            self._turn_ended()
         else:
             self._held += [user for turn in theirs for user in self._waiting.pop(turn, ())]
+
+    def _turn_ended(self) -> None:
+        """What others wrote waits for the other turns that have begun, too: their next prompt would end with it."""
+        if not self._begun:
+            self._release()
 
     def _show_messages(self, *turns: str | None) -> None:
         users = [user for turn in turns if turn for user in self._waiting.pop(turn, ())]

@@ -259,6 +259,22 @@ class Line(Chat):
         assert shown == given
 
 
+@pytest.mark.parametrize("moves", [["final"], ["calls", "results", "fail"]])
+def test_no_delivery_stands_behind_results_that_wait_for_their_reply(moves: list[str]) -> None:
+    line = Line()
+    line.arrive()
+    line.arrive()
+    for number, (step, move) in enumerate(
+        [("on", ""), ("on", "client"), ("results", ""), ("on", ""), *(("on", move) for move in moves[:-1])]
+    ):
+        line.play(step, move, 2 * number)
+    line.play("deliver", "", 20)
+    line.play("on", moves[-1], 22)
+    line.play("on", "", 24)
+    assert isinstance(line.prompts[-1][-1], AssistantMessage | ToolMessage)
+    assert line.prompts[-1][-1].text not in line.deliveries
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from(MOVES)), max_size=60))
 def test_whatever_comes_between_prompts_only_grow_and_calls_have_their_results(steps: list[tuple[str, str]]) -> None:
