@@ -247,8 +247,10 @@ class VectorPart:
         if folder.is_dir():
             log.info("vectors.removed", reason="there is no roles.embedding")
             shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):
+        try:
             remove_cache(self._cache_path)
+        except OSError as error:
+            log.warning("vectors.not_removed", error=str(error))
 
     def _note(self, problem: str | None) -> None:
         self.problem = problem

@@ -16,7 +16,7 @@ from gateway.recall import Recall
 from gateway.recall_prefix import Prefixes
 from gateway.turn import Incoming
 from memory.corpus import Findings, MemoryHit
-from memory.policy import RecallPolicy
+from memory.policy import RecallPolicy, SearchPolicy
 from memory.records import Memory, Source, Topic, user_pool
 from sessions.entries import AssistantEntry, Entry, RecallEntry, UserEntry
 from sessions.keys import parse_key
@@ -214,6 +214,10 @@ async def test_a_late_result_waits_for_its_person_while_others_speak() -> None:
         assert await talk.begin("hello", "bob") == ["boat"]
         assert await talk.begin("hello") == ["dog"]
         assert await talk.begin("hello") == []
+
+
+def test_by_default_a_search_gives_up_on_vectors_before_a_reply_gives_up_on_the_search() -> None:
+    assert SearchPolicy().vectors_wait_s < RecallPolicy().wait_s
 
 
 @pytest.mark.parametrize(("cats", "shown_cats", "dogs", "shown_dogs"), [(6, 6, 8, 4), (20, 7, 8, 3), (20, 8, 2, 2)])
