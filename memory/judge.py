@@ -131,7 +131,7 @@ def _judged(proposal: Proposal, given: Learnable) -> Step | str:
     text = resolve_dates(proposal.text.strip(), said_at)
     if problem := _malformed(proposal.op, text, named):
         return problem
-    said_by = _said_by(text, named, given)
+    said_by = _said_by(text, named, cited, given)
     if said_by is None:
         return "is not in the words of the conversation"
     step = Step(
@@ -244,20 +244,48 @@ def _share(fresh: set[str], named: Sequence[Memory]) -> float:
     return WELL_GROUNDED if by_hand or 2 * pairs > len(fresh) else GROUNDED
 
 
-def _said_by(text: str, named: Sequence[Memory], given: Learnable) -> Literal["user", "assistant"] | None:
+def _said_by(
+    text: str, named: Sequence[Memory], cited: Sequence[Said], given: Learnable
+) -> Literal["user", "assistant"] | None:
     """Whose words a change is in: a share of what it brings, or of what it takes away, stands in them, and every number
     and address that it brings."""
     former = {term for memory in named for term in given.words(memory.text)}
     wanted: set[str] = given.words(text) if text else set()
     fresh = wanted - former
     telling, share = (fresh - USUAL or fresh, _share(fresh, named)) if fresh else (former - wanted or wanted, NAMED)
-    for who in ("user", "assistant"):
-        texts = [one.text for one in given.said if one.who == who and not one.echo]
-        words = {term for one in texts for term in given.terms(one)}
-        said = len(telling & words) >= max(1, share * len(telling))
-        if said and not invented(text, [*texts, *(memory.text for memory in named)]):
-            return who
-    return None
+    remembered = [memory.text for memory in named]
+
+    def tells(told: Sequence[str], whole: Sequence[str]) -> bool:
+        words = telling & _terms_of(told, given)
+        return len(words) >= max(1, share * len(telling)) and not invented(text, [*whole, *remembered])
+
+    theirs = [one.text for one in given.said if one.who == "user"]
+    if tells(_told(theirs, fresh, cited, given), theirs):
+        return "user"
+    replies = [one.text for one in given.said if one.who == "assistant" and not one.echo]
+    return "assistant" if tells(replies, replies) else None
+
+
+def _told(theirs: Sequence[str], fresh: set[str], cited: Sequence[Said], given: Learnable) -> Sequence[str]:
+    """What of a person's words counts for a change. All, where what it brings is in them; else no questions, and
+    nothing where the model names the assistant's words alone as its source."""
+    replies = [one.text for one in given.said if one.who == "assistant"]
+    added = fresh & (_terms_of(replies, given) - _terms_of(theirs, given))
+    if (added or not fresh) and all(one.who == "assistant" for one in cited):
+        return ()
+    return [_without_questions(one) for one in theirs] if added else theirs
+
+
+def _terms_of(texts: Sequence[str], given: Learnable) -> set[str]:
+    return {term for one in texts for term in given.terms(one)}
+
+
+_CLAUSE_END = re.compile(r"(?<=[.,;:!?\n。，；：！？])")
+
+
+def _without_questions(text: str) -> str:
+    """A text without the clauses that end in a question mark."""
+    return "".join(one for one in _CLAUSE_END.split(text) if not one.endswith(("?", "？")))
 
 
 IDENTIFIER = re.compile(r"https?://[^\s\"'<>]{1,300}|[\w.+-]{1,64}@[\w.-]{1,190}|\w{0,40}\d[\w.-]{0,80}")

@@ -132,6 +132,56 @@ def test_what_only_the_assistant_has_named_is_the_assistants_claim() -> None:
     assert judge([turned], replace(given(said[0], known("Invoices of Ana go to Brno")), said=said)).steps == []
 
 
+def exchange(asked: str, answer: str, *memories: Memory, echo: bool = False) -> Learnable:
+    reply = replace(heard(answer, "assistant"), seq=4, echo=echo)
+    return replace(given(heard(asked), *memories), said=[heard(asked), reply])
+
+
+def test_a_question_says_nothing_of_what_the_answer_adds() -> None:
+    boat = exchange("What is my boat called?", "Your boat is called Vltava and it is red.", echo=True)
+    job = exchange("Do I like my job at the bank?", "You hate your job at the bank.")
+    for seqs in ((), (3,), (4,), (3, 4), (999,)):
+        assert judge([Proposal(op="add", text="Ana's boat Vltava is red", seqs=seqs)], boat).steps == []
+        (step,) = judge([Proposal(op="add", text="Ana hates her job at the bank", seqs=seqs)], job).steps
+        assert step.said_by == "assistant", seqs
+
+
+def test_what_is_drawn_from_the_answer_alone_is_not_the_persons() -> None:
+    said = exchange("My boat needs paint.", "Your boat is red.")
+    (step,) = judge([Proposal(op="add", text="Ana's boat is red", importance=9, seqs=(4,))], said).steps
+    assert (step.said_by, step.importance) == ("assistant", 5)
+
+
+def test_a_person_says_things_beside_a_question_and_in_other_words_than_the_answer() -> None:
+    for asked in (
+        "I moved to Brno, what should I see there?",
+        "I moved to Brno. Any tips?",
+        "Brno je teď můj domov. Kam zajít?",
+        "我搬到 Brno 了，有什么好玩的？",
+    ):
+        said = exchange(asked, "Since you live in Brno: the castle.", echo=True)
+        for seqs in ((), (3,), (3, 4), (999,)):
+            (step,) = judge([Proposal(op="add", text="Ana lives in Brno", seqs=seqs)], said).steps
+            assert step.said_by == "user", asked
+    vegan = exchange("Where can I eat vegan food in Brno?", "In many places.", echo=True)
+    assert len(judge([Proposal(op="add", text="Ana eats vegan food")], vegan).steps) == 1
+
+
+def test_what_a_person_said_counts_whichever_message_is_cited() -> None:
+    boat = exchange("My boat is red.", "Your boat is red, I see.", echo=True)
+    for seqs in ((), (3,), (4,), (3, 4), (999,)):
+        (step,) = judge([Proposal(op="add", text="Ana's boat is red", seqs=seqs)], boat).steps
+        assert step.said_by == "user", seqs
+
+
+def test_an_answer_alone_takes_no_memory_away() -> None:
+    gone = Proposal(op="delete", ids=("m",), seqs=(4,))
+    sold = exchange("Is my boat Vltava sold?", "Yes, your boat Vltava was sold.", known("Ana has a boat, Vltava"))
+    assert judge([gone], sold).steps == []
+    told = exchange("Forget my boat Vltava.", "Your boat Vltava is forgotten.", known("Ana has a boat, Vltava"))
+    assert len(judge([replace(gone, seqs=(3,))], told).steps) == 1
+
+
 def test_words_of_every_sentence_prove_nothing() -> None:
     said = heard("What does it say, and do you know what I like?")
     assert judge([Proposal(op="add", text="Ana likes what she does and knows rowing boats")], given(said)).steps == []
