@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from memory.learn import Said
 from sessions.context import open_turns
-from sessions.entries import AssistantEntry, RecallEntry, RetractedEntry, ToolResultEntry, UserEntry
+from sessions.entries import AssistantEntry, RecallEntry, RetractedEntry, SummaryEntry, ToolResultEntry, UserEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import tzinfo
+    from datetime import datetime, tzinfo
 
     from sessions.entries import Entry
 
@@ -40,29 +40,50 @@ def settled_through(entries: Sequence[Entry]) -> int:
     return first - 1 if first is not None else max((e.seq for e in entries), default=0)
 
 
-def said_with(entries: Sequence[Entry], user: str, *, after_seq: int, through_seq: int, zone: tzinfo) -> list[Said]:
+def said_with(
+    entries: Sequence[Entry],
+    user: str,
+    *,
+    after_seq: int,
+    through_seq: int,
+    zone: tzinfo,
+    since: datetime | None = None,
+) -> list[Said]:
     """What a person said and was told, in the order of the transcript. Never what was recalled, summarised or called by
-    tools, sent by jobs, typed as a command or taken back; nor what others said.
+    tools, sent by jobs, typed as a command or taken back; nor what others said, nor what was said before `since` and
+    the replies to that.
 
     A reply is marked as an echo where it may repeat memories: they were shown for it, or a tool that tells them has
-    answered before, or they have stood in the prefix since.
+    answered before, or they have stood in the prefix since. It may also repeat what was said before `since`, or a
+    summary of that.
     """
+
+    def early(entry: Entry) -> bool:
+        return since is not None and entry.at < since
+
     gone = {seq for e in entries if isinstance(e, RetractedEntry) for seq in e.seqs}
-    theirs = {e.turn for e in entries if isinstance(e, UserEntry) and e.turn and e.user == user and not _is_job(e)}
+    asked = [e for e in entries if isinstance(e, UserEntry) and e.turn and e.user == user and not _is_job(e)]
+    left_out = {e.turn for e in asked if early(e)}
+    theirs = {e.turn for e in asked} - left_out
+
+    def answers(entry: AssistantEntry) -> bool:
+        turns = {entry.turn, *entry.also}
+        return not theirs.isdisjoint(turns) and left_out.isdisjoint(turns)
+
     shown = {e.turn for e in entries if isinstance(e, RecallEntry)}
     found: list[Said] = []
     speaks = known = False
     for entry in entries:
-        known = known or _stays_known(entry)
+        known = known or _stays_known(entry) or early(entry) or (since is not None and isinstance(entry, SummaryEntry))
         if isinstance(entry, UserEntry) and entry.turn is None:
-            speaks = entry.user == user
-        if not after_seq < entry.seq <= through_seq or entry.seq in gone:
+            speaks = entry.user == user and not early(entry)
+        if early(entry) or not after_seq < entry.seq <= through_seq or entry.seq in gone:
             continue
         at = entry.at.astimezone(zone)
         match entry:
             case UserEntry() if entry.user == user and not _is_job(entry):
                 found.append(Said(seq=entry.seq, who="user", text=entry.text, at=at))
-            case AssistantEntry() if speaks if entry.turn is None else theirs & {entry.turn, *entry.also}:
+            case AssistantEntry() if speaks if entry.turn is None else answers(entry):
                 echo = known or entry.turn in shown
                 found.append(Said(seq=entry.seq, who="assistant", text=entry.text, at=at, echo=echo))
             case _:

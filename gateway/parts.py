@@ -214,7 +214,7 @@ class Parts:
 
     @cached_property
     def personal(self) -> PersonalSettings:
-        return PersonalSettings(self.memory, self.config.memory)
+        return PersonalSettings(self.memory, self.config.memory, self.clock)
 
     @cached_property
     def kept_prefixes(self) -> KeptPrefixes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import structlog
@@ -10,10 +11,12 @@ from pydantic import BaseModel, ValidationError
 from memory.errors import InvalidMemory
 from memory.policy import MemoryPolicy
 from memory.records import Viewer
+from memory.rows import millis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gateway.clock import Clock
     from gateway.vectors import Opener
     from memory.policy import RecallPolicy
     from memory.records import Pool
@@ -26,6 +29,8 @@ PERSONAL: Mapping[str, tuple[str, ...] | None] = {
     "consolidation": ("enabled",),
 }
 """Groups of `memory` in the configuration, with those of their settings a person may change; None: all."""
+LEARN_SINCE = "learn.since"
+"""When a person has turned learning on, in milliseconds; set by no one but us."""
 KNOWN_PEOPLE = 10_000
 
 
@@ -87,9 +92,10 @@ def _with(policy: MemoryPolicy, place: list[str], value: Any) -> MemoryPolicy:
 class PersonalSettings:
     """The settings of every person. Recall asks at every turn, so what was read once is remembered."""
 
-    def __init__(self, memory: Opener, policy: MemoryPolicy) -> None:
+    def __init__(self, memory: Opener, policy: MemoryPolicy, clock: Clock) -> None:
         self._memory = memory
         self._policy = policy
+        self._clock = clock
         self._recall: dict[str, RecallPolicy] = {}
         self._changes = 0
 
@@ -122,15 +128,20 @@ class PersonalSettings:
         found = await memories.store.settings.of(viewer, pool)
         return {name: found[name] for name in names() if found.get(name) is not None}
 
+    def _decided(self, changes: Mapping[str, Any], chosen: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Who turns learning on lets it begin with what they say from then on."""
+        before, after = effective(self._policy, chosen), effective(self._policy, {**chosen, **changes})
+        begins = after.learn.on and not before.learn.on
+        return {**changes, LEARN_SINCE: millis(self._clock.now())} if begins else changes
+
     async def put(self, viewer: Viewer, pool: Pool, changes: Mapping[str, Any]) -> None:
         """Sets what is given, by name; None: as configured again. Raises MemoryProblem."""
         if pool.kind != "user":
             raise InvalidMemory("pool", "only people have settings; name user:<id>")
         memories = await self._memory.open()
+        known = {name: changes[name] for name in names() if name in changes}
         try:
-            for name in names():
-                if name in changes:
-                    await memories.store.settings.put(viewer, pool, name, changes[name])
+            await memories.store.settings.change(viewer, pool, partial(self._decided, known))
         finally:
             self._changes += 1
             self._recall.pop(pool.id, None)

@@ -12,10 +12,12 @@ from weakref import WeakValueDictionary
 import structlog
 
 from gateway.exchanges import people_in, pieces_of, said_with, settled_through
+from gateway.personal import LEARN_SINCE
 from gateway.viewers import viewer_of_chat
 from memory.errors import MemoryProblem
 from memory.learning import LearnChoices, Lesson, Mark
 from memory.records import Source, user_pool
+from memory.rows import time_of
 from sessions.entries import CompactionEntry, CompactionStartedEntry, EndedEntry, SummaryEntry
 from sessions.files import StorageError
 from sessions.keys import MalformedKey, parse_key
@@ -24,7 +26,7 @@ from sessions.session import SessionGone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import tzinfo
+    from datetime import datetime, tzinfo
 
     from gateway.agents import AgentPolicy
     from gateway.clock import Clock
@@ -106,6 +108,8 @@ class Remember:
         self._replied = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self.problem: str | None = None
+        self._began_at = clock.now()
+        self._on_since: tuple[datetime | None] | None = None
 
     # --- what is to be learnt from --------------------------------------------------------------------------------
 
@@ -166,10 +170,18 @@ class Remember:
         while True:
             try:
                 await self._forget_unknown()
+                await self._learning_since(await self._memory.open())
                 return await self._look_back() if self.learns else None
             except MemoryProblem as error:
                 log.warning("learning.waits", error=str(error))
                 await self._clock.sleep(RETRY_S)
+
+    async def _learning_since(self, memories: Memories) -> datetime | None:
+        """Since when anything is learnt here; noted once. Raises MemoryProblem."""
+        if self._on_since is None:
+            on = self.learns and self._policy.on
+            self._on_since = (await memories.store.learning.on_since(self._began_at, on=on),)
+        return self._on_since[0]
 
     async def _forget_unknown(self) -> None:
         """What is kept of sessions that were deleted just before a daemon ended. Raises MemoryProblem."""
@@ -323,9 +335,12 @@ class Remember:
         """What a person has chosen; the rest as configured."""
         settings = memories.store.settings
         after_reply, most = await settings.one(pool, AFTER_REPLY), await settings.one(pool, MAX_CHANGES)
+        own = await settings.one(pool, LEARN_SINCE)
+        since = [await self._learning_since(memories), None if own is None else time_of(int(own))]
         return LearnChoices(
             after_reply=self._policy.after_reply if after_reply is None else bool(after_reply),
             max_changes=self._policy.max_changes if most is None else int(most),
+            since=max((one for one in since if one is not None), default=None),
         )
 
     async def _learn_for(
@@ -339,11 +354,18 @@ class Remember:
     ) -> list[LearnRun]:
         """Piece by piece, until one could not be learnt from."""
         viewer = dataclasses.replace(self._viewer(record, mark.pool.id, wanted.trigger), job=wanted.job)
-        said = said_with(entries, mark.pool.id, after_seq=mark.through_seq, through_seq=through, zone=self._zone)
+        chosen = await self.choices(memories, mark.pool)
+        said = said_with(
+            entries,
+            mark.pool.id,
+            after_seq=mark.through_seq,
+            through_seq=through,
+            zone=self._zone,
+            since=chosen.since,
+        )
         new = len(said) >= wanted.least and any(one.who == "user" for one in said)
         if viewer.user is None or viewer.delegated or not new:
             return []
-        chosen = await self.choices(memories, mark.pool)
         most = BATCH_MESSAGES if wanted.trigger == "batch" else len(said)
         runs: list[LearnRun] = []
         for piece in pieces_of(said, through_seq=through, most_messages=most, most_characters=self._most_characters()):

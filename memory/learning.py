@@ -31,10 +31,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnChoices:
-    """What holds for one person: whether there is learning after every reply, and the most changes for an exchange."""
+    """What holds for one person: whether there is learning after every reply, and the most changes for an exchange.
+    Of what was said before `since` nothing is learnt; None: there is no such time."""
 
     after_reply: bool
     max_changes: int
+    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

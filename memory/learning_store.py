@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 BATCH = "learn.batch"
 FIRST = "learn.first"
+OFF = "learn.off"
+ON_SINCE = "learn.since"
 KEPT_RUNS = 500
 """Runs kept of each pool."""
 
@@ -119,9 +121,20 @@ class LearningStore:
     async def put_batch_at(self, at: datetime) -> None:
         await self._put_time(BATCH, at)
 
+    async def on_since(self, now: datetime, *, on: bool) -> datetime | None:
+        """To be told at every start whether anything is learnt. Since when that is so; None: it always was."""
+        async with self._records.writing() as connection:
+            off = await _state(connection, OFF)
+            if on and off:
+                await set_state(connection, ON_SINCE, millis(now))
+            if on == bool(off):
+                await set_state(connection, OFF, int(not on))
+            since = await _state(connection, ON_SINCE)
+        return None if since is None else time_of(since)
+
     async def _time(self, name: str) -> datetime | None:
         async with self._records.reading() as connection:
-            at = (await connection.execute(select(state.c.value).where(state.c.name == name))).scalar()
+            at = await _state(connection, name)
         return None if at is None else time_of(at)
 
     async def _put_time(self, name: str, at: datetime) -> None:
@@ -164,6 +177,10 @@ class LearningStore:
         async with self._records.reading() as connection:
             row = (await connection.execute(query)).mappings().first()
         return None if row is None else run_from_row(row)
+
+
+async def _state(connection: AsyncConnection, name: str) -> int | None:
+    return (await connection.execute(select(state.c.value).where(state.c.name == name))).scalar()
 
 
 class _Taking:

@@ -184,6 +184,12 @@ class LearnPolicy(Policy):
     parallel: Annotated[int, Field(ge=1, le=16)] = Field(default=2, description="Pieces learnt from at the same time.")
     timeout_s: Annotated[float, Field(gt=0)] = Field(default=120, description="Limit of one call, in seconds.")
 
+    @property
+    def on(self) -> bool:
+        """Whether anything is learnt by itself."""
+        begins = self.after_reply or self.at_end or self.before_compaction or self.batch is not None
+        return self.max_changes > 0 and begins
+
 
 class ConsolidationPolicy(Policy):
     """Tidying what is remembered of a person, by the model of roles.consolidation."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -130,3 +131,23 @@ def test_pieces_hold_everything_once_and_in_order(given_: list[tuple[str, int]],
     for piece, following in itertools.pairwise(pieces):
         assert piece.said[-1].seq <= piece.through_seq < following.said[0].seq
         assert following.said[0].who == "user"
+
+
+def test_what_was_said_before_a_time_is_left_out_and_later_answers_may_repeat_it() -> None:
+    later = AT + timedelta(hours=1)
+    drafts = (
+        UserEntry(turn="t1", user="ana", text="I am ill"),
+        UserEntry(turn="t2", user="ana", text="I like tea"),
+        AssistantEntry(turn="t1", text="get well"),
+        AssistantEntry(turn="t2", also=("t1",), text="ill people drink tea"),
+        UserEntry(turn="t3", user="ana", text="what else?"),
+        AssistantEntry(turn="t3", text="being ill, rest"),
+    )
+    entries = numbered(*drafts)
+    entries = [entries[0], *(replace(one, at=later) for one in entries[1:])]
+    found = said_with(entries, "ana", after_seq=0, through_seq=6, zone=PRAGUE, since=later)
+    assert [(one.text, one.echo) for one in found] == [
+        ("I like tea", False),
+        ("what else?", False),
+        ("being ill, rest", True),
+    ]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from gateway.clock import ManualClock
 from gateway.personal import PersonalSettings, effective, flat, names
 from memory.policy import MemoryPolicy, RecallPolicy
 from memory.records import Viewer, user_pool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.vectors import Opener
 
 
@@ -59,13 +63,13 @@ class Chosen:
         await self.answering.wait()
         return read
 
-    async def put(self, viewer: Viewer, pool: object, name: str, value: Any) -> None:
-        self._chosen[name] = value
+    async def change(self, viewer: Viewer, pool: object, decide: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self._chosen |= decide(self._chosen)
 
 
 async def test_what_a_turn_reads_while_somebody_changes_it_is_not_what_the_next_turn_gets() -> None:
     chosen = Chosen()
-    personal = PersonalSettings(cast("Opener", chosen), MemoryPolicy())
+    personal = PersonalSettings(cast("Opener", chosen), MemoryPolicy(), ManualClock(datetime(2026, 5, 4, tzinfo=UTC)))
     turn = asyncio.create_task(personal.recall("ana"))
     await asyncio.sleep(0)
     await personal.put(Viewer(user="ana", author="ana"), user_pool("ana"), {"recall.limit": 3})

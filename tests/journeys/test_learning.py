@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.clock import ManualClock
 from gateway.daemon import Daemon
 from gateway.parts import Parts
+from memory.records import user_pool
 from tests.journeys.daemon import KEY, Client, config, running
 from tests.journeys.helpers import Helper
 from tests.journeys.test_memories import TOKENS, call
@@ -157,6 +158,63 @@ async def test_without_a_helper_nothing_happens(tmp_path: Path) -> None:
         tried = {"description": "drinks", "sentences": ["I drink tea"]}
         status, refused = await call(client, "ana", "POST", "/v1/topics/try", tried)
         assert (status, "roles.helper" in refused["detail"]) == (409, True)
+
+
+def heard_by(helper: Helper) -> list[str]:
+    """What the person has said, of all the helper was asked about."""
+    return [one["text"] for asked in helper.asked for one in asked["conversation"] if one["who"] == "user"]
+
+
+async def test_what_is_said_while_a_person_has_learning_off_is_never_learnt(tmp_path: Path) -> None:
+    off, on = {"learn": {"max_changes": 0}}, {"learn": {"max_changes": None}}
+    async with learning(tmp_path, batch_messages=1) as (client, helper):
+        await call(client, "ana", "PATCH", "/v1/memory-settings", off)
+        for text in ("I was fired", "I have an illness"):
+            await client.say(text)
+            await client.call("POST", f"/v1/sessions/{KEY}/compact", {})
+            await client.say("/new")
+        await client.say("I am in debt")
+        await learnt(client)
+    async with learning(tmp_path, batch_messages=1) as (client, helper):
+        await call(client, "ana", "PATCH", "/v1/memory-settings", on)
+        await call(client, "ana", "PATCH", "/v1/memory-settings", on)
+        await client.say("I play the cello")
+        await client.call("POST", f"/v1/sessions/{KEY}/compact", {})
+        await client.say("/new")
+        await learnt(client)
+        assert heard_by(helper) == ["I play the cello"]
+    async with learning(tmp_path, batch_messages=1) as (client, helper):
+        await learnt(client)
+        _, run = await call(client, "ana", "POST", "/v1/memory-runs", {"kind": "batch"})
+
+        async def ended() -> str:
+            return (await call(client, "ana", "GET", "/v1/memory-runs"))[1]["runs"][0]["state"]
+
+        await until_equal(ended, "done")
+        assert (run["kind"], heard_by(helper)) == ("batch", [])
+        assert await texts(client) == ["Ana: I play the cello"]
+
+
+async def noted(client: Client) -> None:
+    """Whoever is learnt from, this start has noted whether anything is learnt."""
+    parts = client.daemon.parts
+    await parts.remember.choices(await parts.memory.open(), user_pool("ana"))
+
+
+async def test_a_new_helper_or_limit_learns_from_what_is_said_then(tmp_path: Path) -> None:
+    for number, before in enumerate(({"roles": {"chat": "offline"}}, {"memory": {"learn": {"max_changes": 0}}})):
+        folder = tmp_path / str(number)
+        async with running(folder / "data", config(**(settings() | before))) as client:
+            client.token = "ana"
+            await client.say("I have an illness")
+            await noted(client)
+        async with learning(folder) as (client, helper):
+            await client.say("I play the cello")
+            await noted(client)
+        async with learning(folder) as (client, helper):
+            await client.say("/new")
+            await learnt(client)
+            assert heard_by(helper) == ["I play the cello"], before
 
 
 async def test_the_batch_takes_sessions_in_which_enough_was_said_and_each_once(tmp_path: Path) -> None:
