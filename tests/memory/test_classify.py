@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -56,6 +57,17 @@ def test_facts_are_data_in_the_question() -> None:
     assert asked["facts"] == {"1": hostile}
     assert [one["name"] for one in asked["topics"]] == ["preferences", "decisions"]
     assert answer_schema(TOPICS, 1)["properties"]["1"]["enum"] == ["preferences", "decisions", None]
+
+
+def test_what_does_not_belong_into_a_topic_is_said_last() -> None:
+    told = replace(topic("plants"), leave_out="Weeds")
+    asked = json.loads(render_question([topic("work"), told], ["Ana has weeds"]))
+    assert list(asked) == ["topics", "facts", "leave_out"]
+    assert (asked["topics"][1], asked["leave_out"]) == (
+        {"name": "plants", "holds": "what is plants"},
+        {"plants": "Weeds"},
+    )
+    assert "leave_out" not in json.loads(render_question([topic("work")], ["Ana works"]))
 
 
 def test_single_facts_are_not_sorted_into_a_running_summary_nor_where_they_need_properties() -> None:
