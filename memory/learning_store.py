@@ -14,7 +14,7 @@ from memory.learning import LISTS, PLAIN, LearnRun, Mark
 from memory.operation import Operation, set_state
 from memory.records import Change, Draft, parse_pool, text_hash
 from memory.rows import millis, time_of
-from memory.tables import learn_marks, learn_runs, memories, state
+from memory.tables import audit, learn_marks, learn_runs, memories, state
 from memory.topics import bounded_place
 from memory.writes import Writes
 
@@ -212,6 +212,8 @@ class _Taking:
     async def _take(self, step: Step) -> str | None:
         if step.text and await self._was_corrected(step):
             return "was corrected since it was said"
+        if step.ids and await self._was_undone(step):
+            return "was undone since it was said"
         match step.op:
             case "add":
                 return await self._add(step)
@@ -280,6 +282,12 @@ class _Taking:
             memories.c.state == "superseded",
             memories.c.valid_to >= millis(step.said_at),
         )
+        return (await self._operation.connection.execute(query)).first() is not None
+
+    async def _was_undone(self, step: Step) -> bool:
+        """Who undoes a change of a memory has decided: earlier words do not change it."""
+        since = audit.c.at >= millis(step.said_at)
+        query = select(audit.c.id).where(audit.c.row.in_(step.ids), audit.c.action == "undone", since)
         return (await self._operation.connection.execute(query)).first() is not None
 
 

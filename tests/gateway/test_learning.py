@@ -232,6 +232,20 @@ async def test_a_deleted_fact_does_not_come_back(tmp_path: Path) -> None:
             assert await t.texts() == []
 
 
+async def test_what_was_undone_is_not_done_again_for_earlier_words(tmp_path: Path) -> None:
+    async with taught(tmp_path) as t:
+        home = (await t.says("I live in Prague", add("Ana lives in Prague"))).created[0]
+        brno = {"op": "update", "id": home, "text": "Ana lives in Brno now"}
+        earlier = t.lesson("I live in Brno now")
+        await t.says("I live in Brno", brno | {"text": "Ana lives in Brno"})
+        await t.clock.advance(60)
+        await t.memories.undo_latest(ANA, home)
+        t.helper.replies = [[brno]]
+        assert (await t.learner.learn(earlier)).refused == ("was undone since it was said",)
+        assert await t.texts() == ["Ana lives in Prague"]
+        assert (await t.says("I live in Brno now", brno)).updated == (home,)
+
+
 async def test_an_answer_in_prose_is_repaired_once_and_then_the_run_has_failed(tmp_path: Path) -> None:
     async with taught(tmp_path) as t:
         t.helper.replies = ["I think so.", '```json\n{"changes": [{"op": "add", "text": "Ana likes tea"}]}\n``` Good?']
