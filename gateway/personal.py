@@ -131,7 +131,7 @@ class PersonalSettings:
     def _decided(self, changes: Mapping[str, Any], chosen: Mapping[str, Any]) -> Mapping[str, Any]:
         """Who turns learning on lets it begin with what they say from then on."""
         before, after = effective(self._policy, chosen), effective(self._policy, {**chosen, **changes})
-        begins = after.learn.on and not before.learn.on
+        begins = after.learn.reach > before.learn.reach == 0
         return {**changes, LEARN_SINCE: millis(self._clock.now())} if begins else changes
 
     async def put(self, viewer: Viewer, pool: Pool, changes: Mapping[str, Any]) -> None:

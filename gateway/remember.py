@@ -177,10 +177,10 @@ class Remember:
                 await self._clock.sleep(RETRY_S)
 
     async def _learning_since(self, memories: Memories) -> datetime | None:
-        """Since when anything is learnt here; noted once. Raises MemoryProblem."""
+        """Since when people are learnt from who were not before; noted once. Raises MemoryProblem."""
         if self._on_since is None:
-            on = self.learns and self._policy.on
-            self._on_since = (await memories.store.learning.on_since(self._began_at, on=on),)
+            reach = self._policy.reach if self.learns else 0
+            self._on_since = (await memories.store.learning.on_since(self._began_at, reach),)
         return self._on_since[0]
 
     async def _forget_unknown(self) -> None:

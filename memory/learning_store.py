@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BATCH = "learn.batch"
 FIRST = "learn.first"
-OFF = "learn.off"
+REACH = "learn.reach"
 ON_SINCE = "learn.since"
 KEPT_RUNS = 500
 """Runs kept of each pool."""
@@ -121,14 +121,15 @@ class LearningStore:
     async def put_batch_at(self, at: datetime) -> None:
         await self._put_time(BATCH, at)
 
-    async def on_since(self, now: datetime, *, on: bool) -> datetime | None:
-        """To be told at every start whether anything is learnt. Since when that is so; None: it always was."""
+    async def on_since(self, now: datetime, reach: int) -> datetime | None:
+        """To be told at every start who is learnt from (`LearnPolicy.reach`). Since when more are than before; None: it
+        was never less."""
         async with self._records.writing() as connection:
-            off = await _state(connection, OFF)
-            if on and off:
+            known = await _state(connection, REACH)
+            if known is not None and known < reach:
                 await set_state(connection, ON_SINCE, millis(now))
-            if on == bool(off):
-                await set_state(connection, OFF, int(not on))
+            if known != reach:
+                await set_state(connection, REACH, reach)
             since = await _state(connection, ON_SINCE)
         return None if since is None else time_of(since)
 

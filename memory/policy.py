@@ -185,10 +185,11 @@ class LearnPolicy(Policy):
     timeout_s: Annotated[float, Field(gt=0)] = Field(default=120, description="Limit of one call, in seconds.")
 
     @property
-    def on(self) -> bool:
-        """Whether anything is learnt by itself."""
-        begins = self.after_reply or self.at_end or self.before_compaction or self.batch is not None
-        return self.max_changes > 0 and begins
+    def reach(self) -> int:
+        """Who is learnt from by itself: 0 nobody, 1 those who have it after replies, 2 everybody."""
+        if self.max_changes == 0:
+            return 0
+        return 2 if self.at_end or self.before_compaction or self.batch is not None else int(self.after_reply)
 
 
 class ConsolidationPolicy(Policy):

@@ -202,10 +202,17 @@ async def noted(client: Client) -> None:
 
 
 async def test_a_new_helper_or_limit_learns_from_what_is_said_then(tmp_path: Path) -> None:
-    for number, before in enumerate(({"roles": {"chat": "offline"}}, {"memory": {"learn": {"max_changes": 0}}})):
+    only_replies = {"at_end": False, "before_compaction": False, "batch": None, "after_reply": True}
+    offs = (
+        {"roles": {"chat": "offline"}},
+        {"memory": {"learn": {"max_changes": 0}}},
+        {"memory": {"learn": only_replies}},
+    )
+    for number, before in enumerate(offs):
         folder = tmp_path / str(number)
         async with running(folder / "data", config(**(settings() | before))) as client:
             client.token = "ana"
+            await call(client, "ana", "PATCH", "/v1/memory-settings", {"learn": {"after_reply": False}})
             await client.say("I have an illness")
             await noted(client)
         async with learning(folder) as (client, helper):
