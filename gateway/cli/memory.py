@@ -84,10 +84,13 @@ def search(
     body: dict[str, Any] = {"query": query, "mode": mode, "limit": limit}
     body |= {name: value for name, value in (("as_of", as_of), ("pool", pool), ("topics", topic)) if value}
     found = Daemon(url).call("POST", "/v1/memories/search", body, query={"user": user})
-    _show(found, as_json=as_json)
+    if as_json or found["memories"]:
+        _show(found, as_json=as_json)
     if as_json:
         return
     tell_files(found["files"])
+    if not found["memories"] and not found["files"]:
+        typer.echo("Nothing was found.", err=True)
     if found["problem"]:
         typer.echo(found["problem"], err=True)
 

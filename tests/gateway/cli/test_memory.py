@@ -92,6 +92,12 @@ async def test_a_search_is_narrowed_by_topics_and_says_what_it_goes_without(line
     assert "embedding" in result.stderr
 
 
+async def test_a_search_that_finds_nothing_says_so(line: CommandLine) -> None:
+    result = await line.end("memory", "search", "narwhal")
+    assert (result.exit_code, result.stdout, "Nothing was found." in result.stderr) == (0, "", True)
+    assert json.loads(await line.run("memory", "search", "narwhal", "--json"))["memories"] == []
+
+
 async def test_a_search_shows_files_with_their_lines(line: CommandLine, client: Client, tmp_path: Path) -> None:
     notes = tmp_path / "data" / "workspaces" / "main" / "MEMORY.md"
     notes.parent.mkdir(parents=True)
