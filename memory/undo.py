@@ -32,6 +32,11 @@ async def undo_operation(operation: Operation, fulltext: FullText | None, wanted
     entries = await _entries(operation, audit.c.operation == wanted)
     if not entries:
         raise NotThere("change")
+    if await _of_deleted_topics(operation, entries):
+        raise MemoryConflict(
+            "The topic was deleted, and what it was is not kept. Make a topic and put the memories there; to undo an "
+            "older change, name its operation, which the memory's history tells."
+        )
     present = await load_rows(operation.connection, {entry.row for entry in entries})
     former = await _former(operation, entries)
     await _check(operation, entries, present, former)
@@ -59,12 +64,13 @@ async def undo_job_changes(operation: Operation, fulltext: FullText | None, job:
     return await _take_back(operation, fulltext, back, present, former, checked_at=operation.now), left
 
 
-async def standing_change(operation: Operation, row: str) -> int | None:
+async def standing_change(operation: Operation, row: str, *, past_deleted_topics: bool = False) -> int | None:
     """The audit entry a row of a memory shows the outcome of. Changes that were undone do not count, nor what undid
-    them; None: all were undone."""
-    columns = audit.c.id, audit.c.operation, audit.c.undone_by
-    found = await operation.connection.execute(select(*columns).where(audit.c.row == row).order_by(audit.c.id))
-    entries = [(entry_id, name, undone_by) for entry_id, name, undone_by in found]
+    them; None: all were undone. That its topic was deleted cannot be undone: it is passed over where that is asked."""
+    found = await operation.connection.execute(select(audit).where(audit.c.row == row).order_by(audit.c.id))
+    known = [audit_from_row(entry) for entry in found.mappings()]
+    lost = await _of_deleted_topics(operation, known) if past_deleted_topics else set[int]()
+    entries = [(entry.id, entry.operation, entry.undone_by) for entry in known]
     first: dict[str, int] = {}
     for entry_id, _, undone_by in entries:
         if undone_by is not None:
@@ -73,7 +79,10 @@ async def standing_change(operation: Operation, row: str) -> int | None:
     stack: tuple[int, ...] = ()
     for entry_id, name, _ in entries:
         before[entry_id] = stack
-        stack = before[first[name]] if name in first else (*stack, entry_id)
+        if name in first:
+            stack = before[first[name]]
+        elif entry_id not in lost:
+            stack = (*stack, entry_id)
     return stack[-1] if stack else None
 
 
@@ -86,6 +95,19 @@ async def latest_operation(operation: Operation, memory_id: str) -> str:
         raise MemoryConflict("All changes of this memory were undone already; its history names them.")
     query = select(audit.c.operation).where(audit.c.id == standing)
     return (await operation.connection.execute(query)).scalar_one()
+
+
+async def _of_deleted_topics(operation: Operation, entries: Sequence[Audit]) -> set[int]:
+    """The entries that took a memory out of a topic that was deleted, and are not undone."""
+    out = {
+        entry.id: str(entry.before["topic"])
+        for entry in entries
+        if entry.action == "classified" and entry.undone_by is None and entry.before is not None
+        if entry.before["topic"] is not None and entry.after is not None and entry.after["topic"] is None
+    }
+    query = select(topics.c.id).where(topics.c.id.in_(sorted(set(out.values()))))
+    there = set((await operation.connection.execute(query)).scalars()) if out else set[str]()
+    return {entry for entry, topic in out.items() if topic not in there}
 
 
 async def _entries(operation: Operation, wanted: ColumnElement[bool]) -> list[Audit]:
@@ -191,7 +213,9 @@ async def _check(operation: Operation, entries: Sequence[Audit], present: dict[s
     for row, entry in last.items():
         now = present.get(row)
         wanted = None if entry.after is None else entry.after["revision"]
-        if (None if now is None else now.revision) != wanted and await standing_change(operation, row) != entry.id:
+        if (None if now is None else now.revision) == wanted:
+            continue
+        if await standing_change(operation, row, past_deleted_topics=True) != entry.id:
             raise MemoryConflict("Somebody has changed this memory since. Undo the newer change first.")
     await _check_places(operation, {entry.row for entry in entries}, former)
 

@@ -441,12 +441,23 @@ async def test_an_undo_is_refused_where_its_topic_has_no_place_for_it_any_more(m
         await memories.undo(ANA, away)
 
 
-async def test_an_undo_leaves_a_memory_to_be_sorted_again_when_its_topic_is_gone(memories: Memories) -> None:
+async def test_the_deletion_of_a_topic_is_not_undone_in_silence_and_older_changes_are(memories: Memories) -> None:
     topic = await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="health", description="Health"))
     fact = await added(memories, "Ana is ill", topic="health")
+    await memories.update(ANA, fact.id, Change(text="Ana is well"))
+    edit = (await memories.history(ANA, fact.id))[0].operation
     await memories.topics.delete_topic(ANA, topic.id)
-    (back,) = await memories.undo(ANA, (await memories.history(ANA, fact.id))[0].operation)
-    assert (back.topic, back.place) == (None, None)
+    gone = (await memories.history(ANA, fact.id))[0].operation
+    with pytest.raises(MemoryConflict, match="topic was deleted"):
+        await memories.undo(ANA, gone)
+    await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="health", description="Health"))
+    with pytest.raises(MemoryConflict, match="topic was deleted"):
+        await memories.undo(ANA, gone)
+    with pytest.raises(MemoryConflict, match="topic was deleted"):
+        await memories.undo_latest(ANA, fact.id)
+    await memories.undo(ANA, edit)
+    back = await memories.load(ANA, fact.id)
+    assert (back.text, back.topic, back.place) == ("Ana is ill", None, None)
 
 
 async def test_twenty_writers_of_one_bounded_topic_leave_one_memory(memories: Memories) -> None:
