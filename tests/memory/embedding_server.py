@@ -12,7 +12,7 @@ from memory.embed import HashEmbedder
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SLOW_S = 0.03
+SLOW_S = 0.3
 
 
 class EmbeddingServer:
