@@ -32,10 +32,10 @@ async def undo_operation(operation: Operation, fulltext: FullText | None, wanted
     entries = await _entries(operation, audit.c.operation == wanted)
     if not entries:
         raise NotThere("change")
-    if await _of_deleted_topics(operation, entries):
+    if await _out_of_deleted_topics(operation, entries):
         raise MemoryConflict(
-            "The topic was deleted, and what it was is not kept. Make a topic and put the memories there; to undo an "
-            "older change, name its operation, which the memory's history tells."
+            "The topic was deleted. Undo the run that did it; what a person deletes is not kept, so make a topic and "
+            "put the memories there. To undo an older change, name its operation, which the memory's history tells."
         )
     present = await load_rows(operation.connection, {entry.row for entry in entries})
     former = await _former(operation, entries)
@@ -69,7 +69,8 @@ async def standing_change(operation: Operation, row: str, *, past_deleted_topics
     them; None: all were undone. That its topic was deleted cannot be undone: it is passed over where that is asked."""
     found = await operation.connection.execute(select(audit).where(audit.c.row == row).order_by(audit.c.id))
     known = [audit_from_row(entry) for entry in found.mappings()]
-    lost = await _of_deleted_topics(operation, known) if past_deleted_topics else set[int]()
+    out = await _out_of_deleted_topics(operation, known) if past_deleted_topics else ()
+    lost = {entry.id for entry in out if entry.after is not None and entry.after["topic"] is None}
     entries = [(entry.id, entry.operation, entry.undone_by) for entry in known]
     first: dict[str, int] = {}
     for entry_id, _, undone_by in entries:
@@ -97,17 +98,17 @@ async def latest_operation(operation: Operation, memory_id: str) -> str:
     return (await operation.connection.execute(query)).scalar_one()
 
 
-async def _of_deleted_topics(operation: Operation, entries: Sequence[Audit]) -> set[int]:
-    """The entries that took a memory out of a topic that was deleted, and are not undone."""
-    out = {
-        entry.id: str(entry.before["topic"])
+async def _out_of_deleted_topics(operation: Operation, entries: Sequence[Audit]) -> list[Audit]:
+    """Those that took a memory out of a topic that is deleted now, and are not undone."""
+    out = [
+        (entry, str(entry.before["topic"]))
         for entry in entries
-        if entry.action == "classified" and entry.undone_by is None and entry.before is not None
-        if entry.before["topic"] is not None and entry.after is not None and entry.after["topic"] is None
-    }
-    query = select(topics.c.id).where(topics.c.id.in_(sorted(set(out.values()))))
+        if entry.undone_by is None and entry.before is not None and entry.after is not None
+        if entry.before["topic"] not in (None, entry.after["topic"])
+    ]
+    query = select(topics.c.id).where(topics.c.id.in_(sorted({topic for _, topic in out})))
     there = set((await operation.connection.execute(query)).scalars()) if out else set[str]()
-    return {entry for entry, topic in out.items() if topic not in there}
+    return [entry for entry, topic in out if topic not in there]
 
 
 async def _entries(operation: Operation, wanted: ColumnElement[bool]) -> list[Audit]:

@@ -460,6 +460,16 @@ async def test_the_deletion_of_a_topic_is_not_undone_in_silence_and_older_change
     assert (back.text, back.topic, back.place) == ("Ana is ill", None, None)
 
 
+async def test_a_move_out_of_a_topic_that_was_deleted_since_is_not_undone_into_nothing(memories: Memories) -> None:
+    topic = await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="health", description="Health"))
+    fact = await added(memories, "Ana is ill", topic="health")
+    moved = (await memories.update(ANA, fact.id, Change(topic="reference"))).memory
+    await memories.topics.delete_topic(ANA, topic.id)
+    with pytest.raises(MemoryConflict, match="topic was deleted"):
+        await memories.undo_latest(ANA, fact.id)
+    assert (await memories.load(ANA, fact.id)).topic == moved.topic is not None
+
+
 async def test_twenty_writers_of_one_bounded_topic_leave_one_memory(memories: Memories) -> None:
     outcomes: list[Written] = await asyncio.gather(
         *(memories.add(ANA, Draft(text=f"Ana is {n}", topic="profile")) for n in range(20))
