@@ -238,6 +238,7 @@ class Parts:
             files=self.workspaces,
             previous=former_session(self.store),
             thaw=self.prompts.thaw,
+            is_small_talk=self.vectors.is_small_talk,
         )
 
     @cached_property

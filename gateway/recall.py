@@ -19,7 +19,7 @@ from sessions.entries import AssistantEntry, EndedEntry, RecallEntry
 from sessions.files import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence, Set
 
     from gateway.agents import AgentPolicy
     from gateway.clock import Clock
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memory.policy import RecallPolicy
     from memory.records import Memory, Viewer
     from memory.removal import Purged
+    from memory.search import SearchMode
     from sessions.entries import Entry, ToolCall, ToolResultEntry
     from sessions.session import Session
 
@@ -67,7 +68,9 @@ class Recall:
         files: AgentFiles | None = None,
         previous: Previous | None = None,
         thaw: Callable[[Session], None] = lambda _: None,
+        is_small_talk: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
+        """`is_small_talk`: of a message that wants nothing looked up; then exact words are searched only."""
         self._memory = memory
         self._agents = agents
         self._settings = settings
@@ -77,6 +80,7 @@ class Recall:
         self._files = files
         self._previous = previous
         self._thaw = thaw
+        self._is_small_talk = is_small_talk
         self._states: WeakKeyDictionary[Session, Shown] = WeakKeyDictionary()
         self._group: asyncio.TaskGroup | None = None
         self.problem: str | None = None
@@ -262,20 +266,26 @@ class Recall:
         try:
             found: list[tuple[float, Recalled]] = []
             project = None
+            mode = await self._mode(words)
             if viewer.user is not None:
                 memories = await self._memory.open()
                 project = await shared_project(memories, viewer)
                 if memories.may_find(viewer):
-                    result = await memories.search(viewer, words, limit=limit, filters=Filters(recalled=True))
+                    result = await memories.search(
+                        viewer, words, mode=mode, limit=limit, filters=Filters(recalled=True)
+                    )
                     found += [(hit.score, recalled_memory(hit.memory, None)) for hit in result.hits]
             if self._files is not None:
-                found += await self._files.find(agent, project, words, limit)
+                found += await self._files.find(agent, project, words, limit, mode)
             self.problem = None
         except Exception as error:
             self.problem = f"Recall failed ({type(error).__name__}); replies go on without memory."
             log.warning("recall.failed", error=str(error), kind=type(error).__name__)
             return []
         return [one for _, one in sorted(found, key=lambda scored: -scored[0])]
+
+    async def _mode(self, words: str) -> SearchMode:
+        return "keyword" if self._is_small_talk is not None and await self._is_small_talk(words) else "hybrid"
 
     async def _still_there(self, viewer: Viewer, shown: Sequence[Recalled], asked: Set[str]) -> set[Recalled] | None:
         """Those that are still there; None while nobody can tell."""

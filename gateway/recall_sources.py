@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from memory.memory import Memories
     from memory.records import Viewer
+    from memory.search import SearchMode
     from sessions.session import Session
     from sessions.store import SessionStore
 
@@ -35,7 +36,9 @@ class AgentFiles(Protocol):
     """An agent's workspace: what of it stands in every prompt, and what is found in it."""
 
     async def prefix(self, agent: str) -> str | None: ...
-    async def find(self, agent: str, project: str | None, words: str, limit: int) -> list[tuple[float, Recalled]]:
+    async def find(
+        self, agent: str, project: str | None, words: str, limit: int, mode: SearchMode = "hybrid"
+    ) -> list[tuple[float, Recalled]]:
         """Pieces with their scores, the best first."""
         ...
 

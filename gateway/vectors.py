@@ -17,6 +17,7 @@ from memory.errors import MemoryUnavailable
 from memory.guarded import GuardedEmbedder
 from memory.indexing import Indexer
 from memory.redact import redact
+from memory.small_talk import SmallTalk
 from memory.source import MemorySource
 from memory.vector_cache import VectorCache
 
@@ -82,6 +83,8 @@ class VectorPart:
         self._to_forget: dict[int, frozenset[str] | None] = {}
         """What purges have deleted, by their number; None: a former daemon knew."""
         self._forgetting: asyncio.Task[None] | None = None
+        self._small_talk: SmallTalk | None = None
+        self._sampling: asyncio.Task[None] | None = None
         self.indexer: Indexer | None = None
         self.sources: list[IndexSource] = []
         self.problem: str | None = None
@@ -117,6 +120,16 @@ class VectorPart:
             raise EmbeddingFailed(self.problem or "The vectors are being made. Try again in a moment.")
         return await self._embedder.embed_passages(texts)
 
+    async def is_small_talk(self, text: str) -> bool:
+        """Whether a message wants nothing looked up; False while nobody can tell."""
+        if self._small_talk is None:
+            return False
+        try:
+            async with asyncio.timeout(self._policy.search.vectors_wait_s):
+                return await self._small_talk.is_it(text)
+        except (EmbeddingFailed, TimeoutError):
+            return False
+
     async def opened(self) -> Embedder:
         """The embedding model itself, once the vectors of memories are opened, for others who need it."""
         await self._opened.wait()
@@ -138,8 +151,9 @@ class VectorPart:
 
     async def stop(self) -> None:
         """Closes the index and the model; what was not indexed yet is found missing at the next start."""
-        if self._forgetting is not None:
-            self._forgetting.cancel()
+        for task in (self._forgetting, self._sampling):
+            if task is not None:
+                task.cancel()
         if self.indexer is not None:
             await self.indexer.close()
         if self._embedder is not None:
@@ -237,9 +251,19 @@ class VectorPart:
             on_new=lambda: self.on_new(),
         )
         self._forget_soon(self._embedder, memories.store)
+        self._small_talk = SmallTalk(self._embedder)
+        self._sampling = asyncio.get_running_loop().create_task(self._sample(self._small_talk), name="small talk")
         self._chosen = inner
         self._opened.set()
         return self.indexer
+
+    async def _sample(self, small_talk: SmallTalk) -> None:
+        """Until the model has answered."""
+        while True:
+            try:
+                return await small_talk.prepare()
+            except EmbeddingFailed:
+                await self._clock.sleep(RETRY_S)
 
     def _remove_unused(self) -> None:
         """Without an embedding model nobody would take what is deleted out of what is kept; it can be made anew."""

@@ -82,9 +82,11 @@ class Workspaces:
     async def prefix(self, agent: str) -> str | None:
         return await self.files.prefix(agent_shelf(agent))
 
-    async def find(self, agent: str, project: str | None, words: str, limit: int) -> list[tuple[float, Recalled]]:
+    async def find(
+        self, agent: str, project: str | None, words: str, limit: int, mode: SearchMode = "hybrid"
+    ) -> list[tuple[float, Recalled]]:
         shelves = [agent_shelf(agent), *([] if project is None else [project_shelf(project)])]
-        found, _ = await self.search(shelves, words, limit=limit)
+        found, _ = await self.search(shelves, words, limit=limit, mode=mode)
         return [(one.score, recalled_piece(one.piece, stale=one.stale)) for one in found]
 
     async def present(self, shown: Sequence[Recalled], project: str | None) -> set[str]:

