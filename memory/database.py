@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import create_engine, event
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from memory.errors import MemoryConflict, MemoryUnavailable
 
@@ -22,8 +22,6 @@ T = TypeVar("T")
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_S = 10
-NOT_OPENED = "vtable constructor failed"
-"""What SQLite says when full text could not be opened at that moment."""
 LOG_WAIT_MS = 5_000
 """How long the log is waited for that a reader holds open, as a long export does: others who write wait behind that."""
 
@@ -57,7 +55,8 @@ class Records:
             raise _unavailable(error) from error
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """One piece of reading as a whole: a step in a thread for SQLite, where each statement of `reading` takes five.
+        """One piece of reading as a whole: a step in a thread for SQLite, where each statement of `reading` takes five,
+        and one moment of the file.
 
         Raises MemoryUnavailable when the database cannot be read.
         """
@@ -149,15 +148,11 @@ def _plain_engine(engine: AsyncEngine) -> Engine:
 
 def _in_plain(engine: Engine, work: Callable[[Connection], T]) -> T:
     with engine.connect() as connection:
-        try:
-            return work(connection)
-        except OperationalError as error:
-            # seen while other parts of a daemon open the same file; nothing was read yet
-            if NOT_OPENED not in str(error.orig):
-                raise
-            connection.rollback()
-            connection.exec_driver_sql("SELECT 1 FROM sqlite_master LIMIT 1").all()
-            return work(connection)
+        # SQLite cannot read the schema anew while it opens full text: a table that another part of the daemon makes
+        # then fails the search (SQLITE_SCHEMA). Within a transaction whose schema was read, none appears.
+        connection.exec_driver_sql("BEGIN")
+        connection.exec_driver_sql("SELECT 1 FROM sqlite_master LIMIT 1").all()
+        return work(connection)
 
 
 def _migrate_file(url: URL) -> None:

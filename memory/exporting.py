@@ -55,7 +55,6 @@ def write_pool(connection: Connection, viewer: Viewer, pool: Pool, into: IO[byte
 
 
 def _begin_snapshot(connection: Connection) -> None:
-    """Python's driver for SQLite begins a transaction with the first write only; PostgreSQL sees what is committed
-    meanwhile, unless it is told not to."""
-    sqlite = connection.dialect.name == "sqlite"
-    connection.exec_driver_sql("BEGIN" if sqlite else "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    """`Records.read` has begun one for SQLite; PostgreSQL sees what is committed meanwhile, unless told otherwise."""
+    if connection.dialect.name != "sqlite":
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

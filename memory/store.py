@@ -12,7 +12,6 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import bindparam, func, or_, select, update
 
 from memory.access import may_use, may_use_person, readable
-from memory.database import NOT_OPENED
 from memory.errors import MemoryUnavailable, NotThere
 from memory.exporting import write_pool
 from memory.importing import Intake
@@ -286,7 +285,7 @@ class MemoryStore:
         """
         intake = Intake(file, pool, self._policy, self._new_id)
         await asyncio.to_thread(intake.check)
-        done, first, last = await self._again(lambda: self._taken_in(viewer, intake))
+        done, first, last = await self._taken_in(viewer, intake)
         with contextlib.suppress(MemoryUnavailable):  # it is kept, and whoever was not told finds it at the next start
             while first < last and (part := await self.changes_since(first)):
                 first = part[-1].number
@@ -381,17 +380,6 @@ class MemoryStore:
             yield Operation(connection, self._fulltext, viewer, name=self._new_id(), now=self._now())
 
     async def _write(self, viewer: Viewer, work: Callable[[Writes], Awaitable[T]]) -> T:
-        return await self._again(lambda: self._written(viewer, work))
-
-    async def _again(self, work: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await work()
-        except MemoryUnavailable as error:
-            if NOT_OPENED not in str(error):
-                raise
-            return await work()  # nothing of it was kept
-
-    async def _written(self, viewer: Viewer, work: Callable[[Writes], Awaitable[T]]) -> T:
         async with self._operation(viewer) as operation:
             done = await work(Writes(operation, self._policy, self._new_id))
             await operation.flush()
