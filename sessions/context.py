@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 LOST_RESULT = "No result: the call was cut off before it finished."
+LEFT_THE_LINE = frozenset({"stopped", "interrupted"})
+"""Codes of turns that have failed while they waited; others were asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,12 +228,16 @@ class Conversation:
         self.shown.append(entry)
 
     def _fail(self, entry: TurnFailedEntry) -> None:
+        """A turn that was asked stood at the end of its prompt, whatever waited. One that left the line may stand
+        anywhere later; another may be asked meanwhile, so nothing is put before that one's message."""
         theirs = {turn for turn in (entry.turn, *entry.also) if turn}
+        asked = entry.code not in LEFT_THE_LINE
         begun = bool(theirs & self._begun) or (self._caller is not None and self._caller[1].turn in theirs)
         self._begun -= theirs
-        if begun or not (self._begun or self._caller or self._waiting.keys() - theirs):
+        if asked or begun or not (self._begun or self._caller or self._waiting.keys() - theirs):
             self._show_messages(*theirs)
-            self._turn_ended()
+            if asked or not (self._waiting or self._caller):
+                self._turn_ended()
         else:
             self._held += [user for turn in theirs for user in self._waiting.pop(turn, ())]
 

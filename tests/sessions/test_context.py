@@ -275,6 +275,45 @@ def test_no_delivery_stands_behind_results_that_wait_for_their_reply(moves: list
     assert line.prompts[-1][-1].text not in line.deliveries
 
 
+def asked_beside_waiting_results() -> Line:
+    """Two messages; the client's results of the first one's calls wait, a delivery too, and the second one is asked."""
+    line = Line()
+    line.arrive()
+    line.arrive()
+    for step, move in [("on", ""), ("on", "client"), ("deliver", ""), ("results", ""), ("on", "")]:
+        line.play(step, move, 2)
+    assert [m.text for m in line.prompts[-1]] == ["message 1", "", "noon", "noon", "message 2"]
+    return line
+
+
+def test_a_message_that_failed_while_results_wait_stays_where_it_was_asked() -> None:
+    line = asked_beside_waiting_results()
+    line.play("on", "fail", 4)
+    line.play("on", "", 4)
+    assert line.prompts[-1] == line.prompts[-2]
+
+
+def test_nothing_comes_before_a_message_that_is_asked_while_results_are_stopped() -> None:
+    line = asked_beside_waiting_results()
+    line.play("stop one", "", 4)
+    line.play("on", "again", 4)
+    assert line.prompts[-1] == line.prompts[-2]
+    line.play("on", "final", 4)
+    line.arrive()
+    line.play("on", "", 4)
+    told = ["message 1", "", "noon", "noon", "message 2", "done", "delivery 2", "message 9"]
+    assert [m.text for m in line.prompts[-1]] == told
+
+
+def test_a_delivery_waits_for_a_clients_results_while_older_results_are_stopped() -> None:
+    line = asked_beside_waiting_results()
+    line.play("on", "client", 4)
+    line.play("stop one", "", 4)
+    line.play("results", "", 4)
+    line.play("on", "", 4)
+    assert [m.text for m in line.prompts[-1]] == ["message 1", "", "noon", "noon", "message 2", "", "noon", "noon"]
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from(MOVES)), max_size=60))
 def test_whatever_comes_between_prompts_only_grow_and_calls_have_their_results(steps: list[tuple[str, str]]) -> None:
