@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from memory.letter_case import lowered
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
 DAYS: dict[str, int] = {
@@ -95,17 +96,39 @@ _AGO = re.compile(
 )
 _NAMED = re.compile(rf"\b({_BEFORE}|{_AFTER}) ({'|'.join([*WEEKDAYS, *_UNITS])})\b", re.IGNORECASE)
 _IS_BEFORE = re.compile(_BEFORE, re.IGNORECASE)
+_QUOTED = re.compile(
+    r'"[^"\n]{,200}"|“[^”\n]{,200}”|„[^“”\n]{,200}[“”]|«[^»\n]{,200}»|「[^」\n]{,200}」|《[^》\n]{,200}》'
+)
+_SENTENCE_BEGINS = re.compile(r"(?:^|[.!?\n])[\s(*_-]*\Z")
+_LONGEST_BREAK = 8
 
 
 def resolve_dates(text: str, at: datetime) -> str:
     """Each such word becomes a date, a week (2026-W18), a month or a year, as in ISO 8601. `at` is when it was said, in
-    the zone of whoever said it. What could mean a span as well ("in two days") stays as it is."""
+    the zone of whoever said it. What could mean a span as well ("in two days") stays as it is, and what is named or
+    quoted: the song Yesterday, the film "Last Night"."""
     try:
-        text = _DAY.sub(lambda match: _date(at, DAYS[lowered(match[0])]), text)
-        text = _AGO.sub(lambda match: _ago(match, at), text)
-        return _NAMED.sub(lambda match: _named(match, at), text)
+        text = _said(_DAY, text, lambda match: _date(at, DAYS[lowered(match[0])]))
+        text = _said(_AGO, text, lambda match: _ago(match, at))
+        return _said(_NAMED, text, lambda match: _named(match, at))
     except OverflowError:
         return text  # beyond the years 1 to 9999
+
+
+def _said(words: re.Pattern[str], text: str, resolved: Callable[[re.Match[str]], str]) -> str:
+    quoted = [match.span() for match in _QUOTED.finditer(text)]
+
+    def kept_or_resolved(match: re.Match[str]) -> str:
+        named = match[0].istitle() and not _begins_a_sentence(text, match.start())
+        if named or any(start < match.start() < end for start, end in quoted):
+            return match[0]
+        return resolved(match)
+
+    return words.sub(kept_or_resolved, text)
+
+
+def _begins_a_sentence(text: str, place: int) -> bool:
+    return _SENTENCE_BEGINS.search(text, max(0, place - _LONGEST_BREAK), place) is not None
 
 
 def _date(at: datetime, days: int) -> str:

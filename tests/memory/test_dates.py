@@ -38,6 +38,36 @@ def test_relative_words_are_resolved(said: str, kept: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "said",
+    [
+        "Ana's favourite song is Yesterday",
+        'Ana likes the film "yesterday"',
+        "Ana likes „Yesterday“ and «Last Night»",
+        "Anina oblíbená kniha je Včera",
+        "Anas Lieblingsbuch ist „heute und übermorgen“",
+        "安娜喜欢《昨天》",
+        "Ana reads USA Today",
+    ],
+)
+def test_names_and_quotations_stay(said: str) -> None:
+    assert resolve_dates(said, AT) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("Yesterday Ana moved", "2026-05-05 Ana moved"),
+        ("Ana is glad. Yesterday she moved", "Ana is glad. 2026-05-05 she moved"),
+        ("- Včera se Ana přestěhovala", "- 2026-05-05 se Ana přestěhovala"),
+        ('Ana saw "Dune" yesterday and "Alien" last week', 'Ana saw "Dune" 2026-05-05 and "Alien" 2026-W18'),
+        ("Ana came next Monday", "Ana came 2026-05-11"),
+    ],
+)
+def test_words_beside_names_and_at_the_beginning_of_a_sentence_are_resolved(said: str, kept: str) -> None:
+    assert resolve_dates(said, AT) == kept
+
+
+@pytest.mark.parametrize(
     ("said", "kept"),
     [
         ("Ana moved ye\u017fterday", "Ana moved 2026-05-05"),
