@@ -41,9 +41,10 @@ SYSTEM = (
     "need none. Merge memories that say the same or parts of one fact into one text that keeps everything they say. "
     "Where a newer memory shows that an older one is no longer true, merge them into what is true now. Shorten texts "
     "that are much longer than what they say. Put memories under the topic they belong to; make a topic where several "
-    "memories have none that fits, and delete one that you made and nothing needs. Delete only what is worthless. Add "
-    "nothing that no memory says. Keep names, numbers, identifiers and the language as they are. Each text stays one "
-    'self-contained fact. Answer with one JSON object only: {"changes": [{"op": "merge", "ids": ["...", "..."], '
+    "memories have none that fits, and delete one that you made and nothing needs. What leave_out names does not belong "
+    "to its topic. Delete only what is worthless. Add nothing that no memory says. Keep names, numbers, identifiers and "
+    "the language as they are. Each text stays one self-contained fact. Answer with one JSON object only: "
+    '{"changes": [{"op": "merge", "ids": ["...", "..."], '
     '"text": "...", "topic": "..."}, {"op": "update", "id": "...", "text": "...", "topic": "...", "importance": 5}, '
     '{"op": "delete", "id": "..."}], "topics": [{"op": "add", "name": "...", "description": "what belongs to it"}, '
     '{"op": "delete", "name": "..."}]}, or {"changes": []}.'
@@ -106,7 +107,7 @@ class Shown:
 
 
 def render_question(memories: Sequence[Memory], topics: Sequence[Topic], now: datetime) -> str:
-    """Everything as one JSON object, so that no text can step out of its place."""
+    """Everything as one JSON object, so that no text can step out of its place; what to leave out comes last."""
     names = {topic.id: topic.name for topic in topics}
     holds = [{"name": t.name, "holds": t.description, **({"one_summary": True} if t.bounded else {})} for t in topics]
     shown = [
@@ -119,7 +120,9 @@ def render_question(memories: Sequence[Memory], topics: Sequence[Topic], now: da
         }
         for memory in memories
     ]
-    return json.dumps({"today": f"{now:%Y-%m-%d}", "topics": holds, "memories": shown}, ensure_ascii=False)
+    question: dict[str, Any] = {"today": f"{now:%Y-%m-%d}", "topics": holds, "memories": shown}
+    leave_out = {topic.name: topic.leave_out for topic in topics if topic.leave_out}
+    return json.dumps(question | ({"leave_out": leave_out} if leave_out else {}), ensure_ascii=False)
 
 
 def answer_schema() -> Mapping[str, Any]:

@@ -167,6 +167,13 @@ def test_hostile_text_stays_inside_the_question() -> None:
     assert set(asked) == {"today", "topics", "memories"}
 
 
+def test_what_a_topic_leaves_out_is_the_last_thing_of_the_question() -> None:
+    told = [topic("plants", leave_out="Weeds"), topic("work")]
+    asked = json.loads(render_question(MEMORIES, told, AT))
+    assert list(asked) == ["today", "topics", "memories", "leave_out"]
+    assert asked["leave_out"] == {"plants": "Weeds"}
+
+
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=60), st.integers(1, 30))
 def test_a_question_is_bounded_and_begins_with_its_seed(sizes: list[int], most: int) -> None:
     pending = [memory(f"m{n}", "x" * (size + 1)) for n, size in enumerate(sizes)]
