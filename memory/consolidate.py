@@ -41,10 +41,10 @@ SYSTEM = (
     "need none. Merge memories that say the same or parts of one fact into one text that keeps everything they say. "
     "Where a newer memory shows that an older one is no longer true, merge them into what is true now. Shorten texts "
     "that are much longer than what they say. Put memories under the topic they belong to; make a topic where several "
-    "memories have none that fits, and delete one that you made and nothing needs. What leave_out names does not belong "
-    "to its topic. Delete only what is worthless. Add nothing that no memory says. Keep names, numbers, identifiers and "
-    "the language as they are. Each text stays one self-contained fact. Answer with one JSON object only: "
-    '{"changes": [{"op": "merge", "ids": ["...", "..."], '
+    "memories have none that fits, and delete one that you made and nothing needs. What leave_out names does not "
+    "belong to its topic. Delete only what is worthless. Add nothing that no memory says. Keep names, numbers, "
+    "identifiers and the language as they are. Each text stays one self-contained fact. Answer with one JSON object "
+    'only: {"changes": [{"op": "merge", "ids": ["...", "..."], '
     '"text": "...", "topic": "..."}, {"op": "update", "id": "...", "text": "...", "topic": "...", "importance": 5}, '
     '{"op": "delete", "id": "..."}], "topics": [{"op": "add", "name": "...", "description": "what belongs to it"}, '
     '{"op": "delete", "name": "..."}]}, or {"changes": []}.'

@@ -19,8 +19,8 @@ from memory.records import Draft, TopicDraft, folded_name
 from memory.rows import owner_name, topic_from_row
 from memory.tables import projects, topics
 from memory.topic_plan import plan_topics
-from memory.topic_store import MAX_TOPICS, insert_topic, new_topic
-from memory.topics import check_scope, checked_draft, checked_properties
+from memory.topic_store import insert_topic, new_topic
+from memory.topics import MAX_TOPICS, check_scope, checked_draft, checked_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

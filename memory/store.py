@@ -246,8 +246,8 @@ class MemoryStore:
             writes = Writes(operation, self._policy, self._new_id)
             chosen = [await writes.load(memory_id) for memory_id in dict.fromkeys(ids)]
             for one in chosen:
-                if one.state == "active":
-                    await writes.give_back(one)
+                if one.state == "active":  # a plan leaves the place of a bounded topic before the present comes back
+                    await writes.trash(one.id, None)
             await operation.flush()
             gone = await purge_rows(operation, self._fulltext, chosen)
         return Deleted(chosen, await self._clear(gone))

@@ -9,6 +9,7 @@ from sqlalchemy import delete, insert, select, update
 from memory.operation import count_rows
 from memory.rows import memory_from_row, millis, owner_name, topic_to_row
 from memory.tables import memories, topic_audit, topics
+from memory.topics import MAX_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +69,8 @@ async def topic_counts(connection: AsyncConnection, job: str) -> dict[str, int]:
 
 
 async def bring_back_topics(connection: AsyncConnection, job: str) -> tuple[int, int]:
-    """Topics that a job has deleted: how many are back, and how many not, as another has that name now.
+    """Topics that a job has deleted: how many are back, and how many not, as another has that name now, or there are
+    as many as there may be.
 
     Call it before the job's changes of memories are undone, which go back to their topics.
     """
@@ -110,9 +112,10 @@ async def _present(connection: AsyncConnection, ids: list[str]) -> dict[str, dic
 
 
 async def _bring_back(connection: AsyncConnection, before: Mapping[str, Any]) -> bool:
-    """False: another topic has its name now."""
-    taken = topics.c.owner == before["owner"], topics.c.name_folded == before["name_folded"]
-    if (await connection.execute(select(topics.c.id).where(*taken))).first() is not None:
+    """False: another topic has its name now, or there are as many as there may be."""
+    names = await connection.execute(select(topics.c.name_folded).where(topics.c.owner == before["owner"]))
+    taken = names.scalars().all()
+    if before["name_folded"] in taken or len(taken) >= MAX_TOPICS:
         return False
     await connection.execute(insert(topics).values(before))
     return True

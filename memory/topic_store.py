@@ -23,7 +23,15 @@ from memory.removal import empty_log_if_due, note_log
 from memory.rows import memory_from_row, millis, owner_name, time_of, topic_from_row, topic_to_row
 from memory.tables import members, memories, pools, projects, topics
 from memory.topic_history import made_by_jobs, note_topic
-from memory.topics import PROJECT_DEFAULTS, USER_DEFAULTS, bounded_place, changed_draft, checked_draft
+from memory.topics import (
+    MAX_TOPICS,
+    PROJECT_DEFAULTS,
+    USER_DEFAULTS,
+    bounded_place,
+    changed_draft,
+    checked_draft,
+    has_no_place,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -36,7 +44,6 @@ if TYPE_CHECKING:
     from memory.fulltext import FullText
     from memory.records import Memory, Pool, TopicChange, TopicDraft, Viewer
 
-MAX_TOPICS = 200
 MAX_MEMBERS = 10_000
 PAGE = 200
 
@@ -201,8 +208,8 @@ class TopicStore:
         async for page in _held_by(connection, topic):
             places: list[dict[str, str | None]] = []
             for memory in page:
-                lacking = topic.bounded and any(name not in memory.properties for name in topic.scope_properties)
-                place = None if lacking else bounded_place(memory.pool, topic, memory.properties)
+                lacking = has_no_place(topic, memory.properties)
+                place = bounded_place(memory.pool, topic, memory.properties)
                 if memory.state == "active" and (lacking or (place is not None and place in taken)):
                     raise MemoryConflict("The topic holds more than one memory of a scope. Merge or move them first.")
                 if memory.state == "active" and place is not None:

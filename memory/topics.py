@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MAX_TOPICS = 200
 MAX_NAME = 80
 MAX_DESCRIPTION = 4000
 MAX_PROPERTIES = 16
@@ -133,12 +134,17 @@ def check_scope(topic: Topic, properties: Mapping[str, str]) -> None:
         raise InvalidMemory("properties", f"the topic {topic.name!r} needs {', '.join(missing)}")
 
 
+def has_no_place(topic: Topic, properties: Mapping[str, str]) -> bool:
+    """Whether a topic holds one memory for each scope, and these properties tell of none."""
+    return topic.bounded and any(name not in properties for name in topic.scope_properties)
+
+
 def bounded_place(pool: Pool, topic: Topic, properties: Mapping[str, str]) -> str | None:
-    """The id of the one memory a bounded topic holds for a scope; None for other topics.
+    """The id of the one memory a bounded topic holds for a scope; None for other topics, and where it has no place.
 
     Derived from pool, topic and scope, so that a further write finds it (spec memory.md, "Topics").
     """
-    if not topic.bounded:
+    if not topic.bounded or has_no_place(topic, properties):
         return None
     scope = [f"{name}={properties[name]}" for name in topic.scope_properties]
     parts = [str(pool), topic.id, *scope]

@@ -136,8 +136,8 @@ async def _former(operation: Operation, entries: Sequence[Audit]) -> _Former:
 
 
 def _placed(memory: Memory, topic: Topic | None) -> Memory:
-    """The memory under its topic as that is today. Without topic, to be sorted again, where it fits there no more."""
-    if topic is None or (topic.bounded and any(name not in memory.properties for name in topic.scope_properties)):
+    """The memory under its topic as that is today. Without topic, to be sorted again, where that is gone."""
+    if topic is None:
         return dataclasses.replace(memory, topic=None, place=None)
     place = None if memory.state == "superseded" else bounded_place(memory.pool, topic, memory.properties)
     return dataclasses.replace(memory, place=place)
@@ -222,8 +222,17 @@ async def _check(operation: Operation, entries: Sequence[Audit], present: dict[s
 
 
 async def _check_places(operation: Operation, rows: set[str], former: _Former) -> None:
-    """Raises MemoryConflict where a memory would come back to the one place that another has taken since."""
+    """Raises MemoryConflict where a memory would come back to the one place that another has taken since, or to a topic
+    that has no place for it now."""
     back = [one for row in rows if (one := former[row]) is not None and one.state == "active"]
+    homes = sorted({one.topic for one in back if one.topic is not None and one.place is None})
+    for at in range(0, len(homes), CHUNK):
+        query = select(topics.c.id).where(topics.c.id.in_(homes[at : at + CHUNK]), topics.c.bounded)
+        if (await operation.connection.execute(query)).first() is not None:
+            raise MemoryConflict(
+                "The topic keeps memories apart by properties now, which this one did not have. Let it hold several, "
+                "then undo."
+            )
     wanted = [one.place for one in back if one.place is not None]
     if len(set(wanted)) < len(wanted):
         raise MemoryConflict("The topic holds one memory only now. Let it hold several, then undo.")

@@ -34,7 +34,7 @@ from memory.records import (
 )
 from memory.rows import memory_from_row, owner_name, topic_from_row, whole
 from memory.tables import memories, topics
-from memory.topics import bounded_place, check_scope
+from memory.topics import bounded_place, check_scope, has_no_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -288,7 +288,8 @@ class Writes:
 
     async def give_back(self, planned: Memory) -> None:
         """A memory that is true until a planned one supersedes it stays, where that one is deleted. What the planned
-        one itself said before goes with it: such rows are not changed, so their revision is the first."""
+        one itself said before goes with it: such rows are not changed, so their revision is the first. Nothing keeps a
+        memory from being deleted: one whose topic has no place for it any more stays without topic."""
         now = self._op.now
         if planned.valid_from <= max(now, planned.created_at, planned.updated_at):
             return
@@ -300,7 +301,10 @@ class Writes:
         for one in past:
             if one.id != present.id:
                 self._op.update(one, "superseded", current=present.id)
-        fields = await self._placed(present, Change())
+        try:
+            fields = await self._placed(present, Change())
+        except (InvalidMemory, MemoryConflict):
+            fields = {"topic": None, "place": None}
         self._op.update(present, "restored", **fields, state="active", current=None, valid_to=None)
 
     async def restore(self, memory_id: str) -> Memory:
@@ -313,6 +317,12 @@ class Writes:
         await self._check_allowed(before.pool, text_hash(before.text), restoring=True)
         if before.place is not None and await self.holder(before.place) is not None:
             raise MemoryConflict("Its topic holds another memory now. Delete or update that one first.")
+        topic = None if before.topic is None else await self.topic(before.pool, before.topic)
+        if topic is not None and has_no_place(topic, before.properties):
+            raise MemoryConflict(
+                f"Its topic holds one memory for each {', '.join(topic.scope_properties)} now, and this one does not "
+                "say which. Let the topic hold several, then restore it."
+            )
         await self._check_new(before, {before.id})
         return self._op.update(before, "restored", state="active", trashed_at=None)
 

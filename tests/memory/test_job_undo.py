@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gateway.clock import ManualClock
 from memory.errors import MemoryConflict, NotThere
 from memory.records import Change, Draft, ListQuery, TopicChange, TopicDraft, Viewer, user_pool
+from memory.topics import MAX_TOPICS
 from tests.memory.opened import opened, person
 
 if TYPE_CHECKING:
@@ -157,6 +158,21 @@ async def test_a_topic_that_a_run_has_deleted_comes_back_with_its_memories(tmp_p
         assert undone.left == 0
         assert (await memories.load(ANA, fern.id)).topic == topic.id
         assert topic.id in {one.id for one in await memories.topics.topics(ANA)}
+
+
+async def test_no_undo_brings_back_more_topics_than_there_may_be(tmp_path: Path) -> None:
+    clock = ManualClock(datetime(2026, 5, 1, tzinfo=UTC))
+    async with opened(tmp_path / "state.db", clock) as memories:
+        pool = user_pool("ana")
+        topic = await memories.topics.add_topic(ANA, pool, TopicDraft(name="plants", description="Plants"))
+        job, viewer = await begun(memories)
+        await memories.topics.delete_topic(dataclasses.replace(viewer, user="ana"), topic.id)
+        await finished(memories, job)
+        for number in range(MAX_TOPICS - len(await memories.topics.topics(ANA))):
+            await memories.topics.add_topic(ANA, pool, TopicDraft(name=f"topic {number}", description="More"))
+        undone = await memories.undo_job(ANA, job.id)
+        names = {one.name for one in await memories.topics.topics(ANA)}
+        assert (undone.left, len(names), "plants" in names) == (1, MAX_TOPICS, False)
 
 
 async def test_two_memories_go_back_into_a_topic_that_holds_one_now_or_stay(tmp_path: Path) -> None:

@@ -192,6 +192,36 @@ async def test_where_a_plan_is_deleted_the_present_stays(memories: Memories, clo
         assert await texts(memories, "office", Filters(recalled=True)) == ["The office is in Brno"]
 
 
+@pytest.mark.parametrize("way", ["trash", "purge"])
+async def test_a_plan_for_the_one_memory_of_a_topic_is_deleted_and_the_present_one_stays(
+    memories: Memories, clock: ManualClock, way: str
+) -> None:
+    home = await added(memories, "Ana lives in Prague", topic="profile")
+    moving = clock.now() + timedelta(days=10)
+    await clock.advance(1)
+    plan = await added(memories, "Ana lives in Brno", topic="profile", supersedes=home.id, valid_from=moving)
+    await (memories.delete(ANA, plan.id) if way == "trash" else memories.purge(ANA, [plan.id]))
+    back = await memories.load(ANA, home.id)
+    assert (back.state, back.topic, back.place) == ("active", home.topic, home.place)
+
+
+@pytest.mark.parametrize("way", ["trash", "purge"])
+async def test_a_plan_is_deleted_also_where_the_topic_has_no_place_for_the_present_any_more(
+    memories: Memories, clock: ManualClock, way: str
+) -> None:
+    topic = await memories.topics.add_topic(ANA, user_pool("ana"), TopicDraft(name="homes", description="Homes"))
+    home = await added(memories, "Ana lives in Prague", topic="homes")
+    moving = clock.now() + timedelta(days=10)
+    await clock.advance(1)
+    plan = await added(
+        memories, "Ana lives in Brno", topic="homes", supersedes=home.id, valid_from=moving, properties={"year": "2027"}
+    )
+    await memories.topics.edit_topic(ANA, topic.id, TopicChange(bounded=True, scope_properties=("year",)))
+    await (memories.delete(ANA, plan.id) if way == "trash" else memories.purge(ANA, [plan.id]))
+    back = await memories.load(ANA, home.id)
+    assert (back.state, back.topic, back.place) == ("active", None, None)
+
+
 async def test_a_plan_whose_words_are_corrected_stays_a_plan(memories: Memories, clock: ManualClock) -> None:
     _, later = await planned_move(memories, clock)
     await memories.update(ANA, later.id, Change(text="The office is in Brno, Dlouhá 5"))
@@ -439,6 +469,32 @@ async def test_an_undo_is_refused_where_its_topic_has_no_place_for_it_any_more(m
     await memories.topics.edit_topic(ANA, topic.id, TopicChange(bounded=True))
     with pytest.raises(MemoryConflict, match="another memory now"):
         await memories.undo(ANA, away)
+
+
+async def test_a_topic_that_has_no_place_for_a_memory_takes_it_back_neither_from_the_trash_nor_by_an_undo(
+    memories: Memories,
+) -> None:
+    draft = TopicDraft(name="health", description="Health")
+    topic = await memories.topics.add_topic(ANA, user_pool("ana"), draft)
+    gone = [await added(memories, text, topic="health") for text in ("Ana is ill", "Ana has a cold")]
+    kept = await added(memories, "Ana sleeps well", topic="health")
+    for fact in gone:
+        await memories.delete(ANA, fact.id)
+    await memories.update(ANA, kept.id, Change(properties={"year": "2026"}))
+    await memories.topics.edit_topic(ANA, topic.id, TopicChange(bounded=True, scope_properties=("year",)))
+    for fact in gone:
+        with pytest.raises(MemoryConflict, match="for each year"):
+            await memories.restore(ANA, fact.id)
+    for fact in (*gone, kept):
+        with pytest.raises(MemoryConflict, match="did not have"):
+            await memories.undo_latest(ANA, fact.id)
+    assert (await memories.load(ANA, kept.id)).properties == {"year": "2026"}
+    await memories.topics.edit_topic(ANA, topic.id, TopicChange(bounded=False))
+    assert (await memories.restore(ANA, gone[0].id)).topic == topic.id
+    for fact in (gone[1], kept):
+        await memories.undo_latest(ANA, fact.id)
+        back = await memories.load(ANA, fact.id)
+        assert (back.state, back.topic, back.properties) == ("active", topic.id, {})
 
 
 async def test_the_deletion_of_a_topic_is_not_undone_in_silence_and_older_changes_are(memories: Memories) -> None:
