@@ -11,9 +11,10 @@ import structlog
 from gateway.opening import Opening, told_by
 from gateway.scheduler import NotNow
 from memory.errors import MemoryUnavailable
+from memory.records import UPKEEP, Filters, user_pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -32,11 +33,19 @@ OPENING_WAIT_S = 30.0
 class MemoryPart:
     """The memories of a daemon. SQLAlchemy and Alembic take half a second to import, so nobody waits for them."""
 
-    def __init__(self, path: Path, clock: Clock, policy: MemoryPolicy, agents: Mapping[str, AgentPolicy]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        policy: MemoryPolicy,
+        agents: Mapping[str, AgentPolicy],
+        identities: Mapping[str, Sequence[str]],
+    ) -> None:
         self._path = path
         self._clock = clock
         self._policy = policy
         self._agents = agents
+        self._identities = identities
         self._memories: Memories | None = None
         self._opened = asyncio.Event()
         self.when_opened: list[Callable[[Memories], None]] = []
@@ -109,6 +118,17 @@ class MemoryPart:
         await memories.store.scrub()
         if self._policy.trash.days is not None:
             await memories.store.purge_old(self._clock.now() - timedelta(days=self._policy.trash.days))
+        await self._tell_left_behind(memories)
+
+    async def _tell_left_behind(self, memories: Memories) -> None:
+        """Who writes in a direct chat has memories there before `sessions.identities` says which person that is."""
+        for person, aliases in self._identities.items():
+            for alias in aliases:
+                pool, own = user_pool(alias), user_pool(person)
+                count = await memories.store.count(UPKEEP, Filters(pools=(pool,)))
+                if count:
+                    move = f"sessiond memory export --pool {pool} -o FILE; sessiond memory import FILE --pool {own}"
+                    log.warning("memory.left_behind", pool=str(pool), memories=count, person=person, move=move)
 
 
 def _import_opening() -> Any:

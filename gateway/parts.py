@@ -184,7 +184,9 @@ class Parts:
 
     @cached_property
     def memory(self) -> MemoryPart:
-        return MemoryPart(self.data_dir / "state.db", self.clock, self.config.memory, self.config.agents)
+        settings = self.config
+        identities = settings.sessions.identities
+        return MemoryPart(self.data_dir / "state.db", self.clock, settings.memory, settings.agents, identities)
 
     @cached_property
     def vectors(self) -> VectorPart:
