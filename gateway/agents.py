@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from sessions.policy import Policy
+from sessions.policy import Composed, Policy
 
 
 class AgentPolicy(Policy):
@@ -18,4 +18,4 @@ class AgentPolicy(Policy):
         description="Tell the model date and time with every message, behind it, where it costs no cache; it can also "
         "ask with the tool current_time.",
     )
-    project: str | None = Field(default=None, description="The project whose memories it shares; null: none.")
+    project: Composed | None = Field(default=None, description="The project whose memories it shares; null: none.")

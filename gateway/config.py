@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin
@@ -59,6 +60,14 @@ def _told_apart(hooks: tuple[HookPolicy, ...]) -> tuple[HookPolicy, ...]:
     return hooks
 
 
+def _agents_by_id(agents: dict[str, AgentPolicy]) -> dict[str, AgentPolicy]:
+    """By the ids keys have, which are in NFC."""
+    known = {unicodedata.normalize("NFC", name): policy for name, policy in agents.items()}
+    if len(known) < len(agents):
+        raise ValueError("an agent is given twice, with its accents written in two ways")
+    return known
+
+
 class Config(Policy):
     """All settings. Everything can be left out."""
 
@@ -70,7 +79,9 @@ class Config(Policy):
         description="Models by a name of your choice; empty: what the environment offers, else the offline model.",
     )
     roles: RolesPolicy = Field(default_factory=RolesPolicy, description="Which model does what.")
-    agents: dict[str, AgentPolicy] = Field(default_factory=dict, description="Agents by the id used in session keys.")
+    agents: Annotated[dict[str, AgentPolicy], AfterValidator(_agents_by_id)] = Field(
+        default_factory=dict, description="Agents by the id used in session keys."
+    )
     sessions: SessionsPolicy = Field(
         default_factory=SessionsPolicy, description="Where messages go and how they are kept."
     )

@@ -18,7 +18,7 @@ from memory.access import (
 )
 from memory.errors import InvalidMemory, MemoryConflict, MemoryUnavailable, NotThere
 from memory.operation import Operation, count_rows
-from memory.records import Project, Topic, checked_id, folded_name, project_pool, user_pool
+from memory.records import Project, Topic, checked_id, composed, folded_name, project_pool, user_pool
 from memory.removal import empty_log_if_due, note_log
 from memory.rows import memory_from_row, millis, owner_name, time_of, topic_from_row, topic_to_row
 from memory.tables import members, memories, pools, projects, topics
@@ -326,7 +326,7 @@ def _names_of(owner: Pool | None) -> Select[tuple[str]]:
 
 
 async def _load_project(connection: AsyncConnection, viewer: Viewer, project_id: str) -> Project:
-    query = select(projects).where(projects.c.id == project_id, readable_project(viewer))
+    query = select(projects).where(projects.c.id == composed(project_id), readable_project(viewer))
     row = (await connection.execute(query)).mappings().first()
     if row is None:
         raise NotThere("project")

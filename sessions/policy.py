@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import cache
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
@@ -62,6 +63,12 @@ def _clean(name: str, raw: str) -> str:
         raise ValueError(f"{raw!r} of {name!r} {error.why}") from error
 
 
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+Composed = Annotated[str, AfterValidator(_composed)]
+"""An id in the form keys have: the same person, however the accents were written."""
 ZoneName = Annotated[str | None, AfterValidator(_check_zone)]
 DailyAt = Annotated[str | None, AfterValidator(_check_daily)]
 

@@ -43,6 +43,7 @@ from memory.records import (
     parse_pool,
 )
 from sessions.keys import clean_id
+from sessions.policy import Composed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 MAIN = "main"
 Text = Annotated[str, Field(min_length=1, max_length=200_000)]
 Id = Annotated[str, Field(min_length=1, max_length=64)]
-Name = Annotated[str, Field(min_length=1, max_length=256)]
+Name = Annotated[Composed, Field(min_length=1, max_length=256)]
 PoolName = Annotated[str, Field(min_length=6, max_length=300, description="user:<id> or project:<id>")]
 TopicName = Annotated[str, Field(min_length=1, max_length=80, description="Name or id of a topic")]
 Importance = Annotated[int, Field(ge=1, le=10)]

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from sessions.policy import Policy
+from sessions.policy import Composed, Policy
 
 Role = Literal["admin", "frontend", "user"]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
-Prefix = Annotated[str, Field(pattern=r"^(agent|cron|hook):")]
+Prefix = Annotated[Composed, Field(pattern=r"^(agent|cron|hook):")]
 
 
 class ServerPolicy(Policy):
@@ -41,8 +41,8 @@ class TokenPolicy(Policy):
     token_env: str | None = Field(default=None, description="Environment variable that holds the secret.")
     token_hash: Sha256 | None = Field(default=None, description="SHA-256 of the secret, in hex.")
     role: Role = Field(description="admin: everything; frontend: speaks for users; user: one person.")
-    user: str | None = Field(default=None, description="The person a user token belongs to.")
-    agents: tuple[str, ...] | None = Field(default=None, description="Agents it may speak to; null: all.")
+    user: Composed | None = Field(default=None, description="The person a user token belongs to.")
+    agents: tuple[Composed, ...] | None = Field(default=None, description="Agents it may speak to; null: all.")
     key_prefixes: tuple[Prefix, ...] | None = Field(
         default=None,
         description="Session keys it may use, by their first words, as in agent:main:telegram; null: all chats of its "

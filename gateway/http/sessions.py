@@ -25,7 +25,7 @@ from gateway.turn import Incoming, reading_json
 from sessions.entries import AssistantEntry, Entry, PinnedEntry, ToolCall, ToolResultEntry, UserEntry
 from sessions.keys import parse_key
 from sessions.listing import PageQuery, SessionSort
-from sessions.policy import QueueMode, ResetOverride
+from sessions.policy import Composed, QueueMode, ResetOverride
 from sessions.usage import Usage
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class UsageIn(Body):
 class UserIn(Body):
     role: Literal["user"]
     text: Text
-    sender: Name | None = None
+    sender: Annotated[Composed, Field(min_length=1, max_length=512)] | None = None
     sender_name: Name | None = None
 
 

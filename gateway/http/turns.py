@@ -17,7 +17,7 @@ from gateway.http.sse import follow, wants_events
 from gateway.http.views import TurnView, turn_view
 from gateway.turn import Incoming
 from sessions.keys import ChatContext, ChatType, SessionKey, derive_key
-from sessions.policy import QueueMode
+from sessions.policy import Composed, QueueMode
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_REQUEST_ID = 256
 RequestId = Annotated[str, Field(min_length=1, max_length=MAX_REQUEST_ID)]
-Sender = Annotated[str, Field(min_length=1, max_length=256)]
+Sender = Annotated[Composed, Field(min_length=1, max_length=256)]
 
 
 class MessageIn(Body):

@@ -20,7 +20,7 @@ from gateway.jobs.addresses import parse_allowed, read_url
 from gateway.jobs.signatures import Scheme, signing_key
 from gateway.masking import HIDDEN, masked_target
 from sessions.keys import MalformedKey, parse_key
-from sessions.policy import LONGEST_DAYS, Policy, ZoneName
+from sessions.policy import LONGEST_DAYS, Composed, Policy, ZoneName
 
 Missed = Literal["skip", "once", "all"]
 Overlap = Literal["skip", "queue", "cancel"]
@@ -181,7 +181,7 @@ class JobPolicy(Policy):
     at: datetime | None = Field(default=None, description="One run at this time; local to timezone without an offset.")
     timezone: ZoneName = Field(default=None, description="IANA zone of schedule and at; null: the machine's zone.")
     message: Template = Field(description="What is said; a Jinja template that knows now, job and last_run.")
-    agent: Annotated[str, Field(min_length=1, max_length=100)] = Field(
+    agent: Annotated[Composed, Field(min_length=1, max_length=100)] = Field(
         default="main", description="Agent that answers."
     )
     model: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
@@ -254,14 +254,14 @@ class HookPolicy(Policy):
     instruction: Annotated[str, Field(max_length=20_000)] | None = Field(
         default=None, description="What the model should do with it, in your own words; holds nothing of the payload."
     )
-    agent: Annotated[str, Field(min_length=1, max_length=100)] = Field(
+    agent: Annotated[Composed, Field(min_length=1, max_length=100)] = Field(
         default="main", description="Agent that answers."
     )
     model: str | None = Field(default=None, description="Model by name; null: the agent's.")
     session: Template | None = Field(
         default=None, description="Key of the session as a Jinja template over body; null: a new session for each call."
     )
-    allow_key_prefixes: tuple[str, ...] = Field(
+    allow_key_prefixes: tuple[Composed, ...] = Field(
         default=(), description="Session keys that session may give, by their first words; others are refused."
     )
     deliver: DeliverTo | None = Field(default=None, description="Where the reply is pushed; null: nowhere.")

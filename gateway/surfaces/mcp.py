@@ -18,6 +18,7 @@ from gateway.memory_tools import memory_tools
 from gateway.person_tools import Asker, PersonTools
 from gateway.viewers import viewer_of_tools
 from gateway.workspaces import MemoryFileRead
+from sessions.policy import Composed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -29,7 +30,7 @@ DEFAULT_AGENT = "main"
 NO_AGENT = "There is no such agent for this token. Name another one with ?agent=."
 HOW = "Send JSON-RPC as application/json, and accept application/json and text/event-stream."
 
-Name = Annotated[str, Field(min_length=1, max_length=256)]
+Name = Annotated[Composed, Field(min_length=1, max_length=256)]
 
 
 class McpQuery(Body):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -252,3 +253,9 @@ def test_an_engram_project_is_not_called_like_a_channel_of_others(tmp_path: Path
 def test_the_token_of_an_engram_project_may_have_the_channel_of_its_name(tmp_path: Path) -> None:
     text = BANK.replace("b, role: frontend", "b, role: frontend, key_prefixes: ['agent:main:bank']")
     assert load(written(tmp_path, text), {}).engram.projects[0].project == "bank"
+
+
+def test_an_agent_that_is_given_twice_is_refused_also_with_other_accents(tmp_path: Path) -> None:
+    twice = "".join(f"  {unicodedata.normalize(form, 'café')}: {{}}\n" for form in ("NFC", "NFD"))
+    with pytest.raises(BadConfig, match="given twice"):
+        load(written(tmp_path, f"agents:\n{twice}"), {})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import unicodedata
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 from tests.journeys.daemon import Client, config, model_settings, running
+from tests.journeys.test_mcp import over_http, texts
 from tests.journeys.test_queues import asked_times, ended
 from tests.journeys.test_recall import TOKENS, remember, trailing
 
@@ -109,3 +111,45 @@ async def test_what_a_tool_finds_in_a_group_is_shown_in_its_owners_turn_and_stay
     assert len(results) == 3
     assert "91000" not in json.dumps(results)
     assert "topics" not in json.dumps(results)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+async def test_a_name_is_one_person_agent_and_project_however_its_accents_are_written(
+    tmp_path: Path, standin: StandIn, form: Literal["NFC", "NFD"]
+) -> None:
+    def written(text: str) -> str:
+        return unicodedata.normalize(form, text)
+
+    zoe = {"name": "zoe", "token": "zoe-token-12345678901", "role": "user", "user": written("Zoë")}
+    zoe |= {"agents": [written("café")], "key_prefixes": [written("agent:café:bübble:group:tým")]}
+    root = {"name": "root", "token": "root-token-1234567890", "role": "admin"}
+    bridge = {"name": "bridge", "token": BRIDGE["token"], "role": "frontend"}
+    settings = config(
+        **model_settings(standin.base_url),
+        auth={"tokens": [zoe, root, bridge]},
+        agents={written("café"): {"project": written("růže")}},
+        sessions={"identities": {written("Zoë"): [written("bübble:zoë")]}},
+    )
+    async with running(tmp_path, settings) as client:
+        await as_(client, root["token"])
+        assert (await client.call("PATCH", "/v1/projects/růže", {"members": [written("Zoë")]}))[0] == 200
+        assert (await client.get(f"/v1/projects/{written('růže')}"))["members"] == ["Zoë"]
+        await as_(client, zoe["token"])
+        own = await remember(client, "Zoë grows plums", topic="reference")
+        shared = await remember(client, "Plums are sold in May", topic="decisions", pool="project:růže")
+        await client.say("plums?", "agent:café:web:direct:Zoë")
+        assert {one["id"] for one in trailing(standin.requests[-1])} == {own, shared}
+        assert (await client.call("GET", "/v1/sessions/agent:café:web:direct:Zoë"))[0] == 200
+        async with over_http(client, zoe["token"], f"?agent={written('café')}") as speaker:
+            assert len(await texts(speaker, "plums")) == 2
+        await as_(client, root["token"])
+        for shelf in ({"agent": written("café")}, {"project": written("růže")}):
+            kept = {"name": "roses.md", "text": "# Roses", **shelf}
+            assert (await client.call("POST", "/v1/documents", kept))[0] == 201
+        await as_(client, bridge["token"])
+        page = await client.get(f"/v1/memories?user={written('Zoë')}")
+        assert {one["id"] for one in page["memories"]} == {own, shared}
+        await client.say("plums?", "agent:café:bübble:group:tým", sender=written("zoë"))
+        assert {one["id"] for one in trailing(standin.requests[-1])} == {own, shared}
+        await as_(client, zoe["token"])
+        assert (await client.call("GET", "/v1/sessions/agent:café:bübble:group:tým"))[0] == 200
