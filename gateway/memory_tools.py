@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from compaction.layout import ToolSpec
 from gateway import shared_chats
@@ -53,8 +53,17 @@ Fact = Annotated[
         description="One self-contained fact, in the language it was said in; dates written out, no 'yesterday'",
     ),
 ]
+
+
+def _counted(given: Any) -> Any:
+    if isinstance(given, bool):
+        raise ValueError("is true or false; give a number")
+    return given
+
+
+Number = Annotated[int, BeforeValidator(_counted)]
 Importance = Annotated[
-    int,
+    Number,
     Field(
         ge=1,
         le=10,
@@ -79,7 +88,7 @@ class Arguments(BaseModel):
 class SearchArguments(Arguments):
     query: Annotated[str, Field(min_length=1, max_length=2000)]
     topic: TopicName | None = None
-    limit: Annotated[int, Field(ge=1, le=50)] = 6
+    limit: Annotated[Number, Field(ge=1, le=50)] = 6
     as_of: Moment | None = Field(
         default=None, description="Only to ask for the past: what was true then; a date, or a time with its zone"
     )
@@ -118,7 +127,7 @@ class ListArguments(Arguments):
     topic: TopicName | None = None
     state: Literal["active", "trashed"] = "active"
     unclassified: bool = Field(default=False, description="Only memories without topic")
-    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    limit: Annotated[Number, Field(ge=1, le=100)] = 20
 
 
 class RecategorizeArguments(Arguments):
@@ -306,6 +315,8 @@ async def _restore(memories: Memories, viewer: Viewer, given: OneArguments) -> A
 
 
 async def _list(memories: Memories, viewer: Viewer, given: ListArguments) -> Any:
+    if given.topic is not None and given.unclassified:
+        raise ToolFailed("Give topic or unclassified, not both: what has a topic is classified.")
     filters = await _narrowed(memories, viewer, given.topic, no_topic=given.unclassified)
     found, more = await memories.page(viewer, filters, ListQuery(state=given.state, limit=given.limit))
     topics: list[Topic] = []
@@ -342,6 +353,8 @@ async def _add_topic(memories: Memories, viewer: Viewer, given: TopicAddArgument
 
 
 async def _update_topic(memories: Memories, viewer: Viewer, given: TopicUpdateArguments) -> Any:
+    if given.model_fields_set <= {"name"}:
+        raise ToolFailed("Say what to change: new_name, description, leave_out or always_on.")
     topic = await _own_topic(memories, viewer, given.name)
     change = TopicChange(
         name=KEEP if given.new_name is None else given.new_name,

@@ -18,7 +18,7 @@ from gateway.memory_tools import memory_tools
 from gateway.tools import ToolContext, ToolRegistry
 from gateway.vectors import VectorPart
 from memory.policy import MemoryPolicy
-from memory.records import Draft, Viewer
+from memory.records import Draft, ListQuery, Viewer
 from sessions.entries import ToolCall
 from sessions.keys import parse_key
 from tests.patience import PATIENCE_S
@@ -190,9 +190,9 @@ async def test_what_is_found_is_told_while_somebody_writes_for_long(model: Model
     await model.done(ANA, "ana", "MemoryAdd", text="Ana drinks tea")
     async with memories.store._records.writing(), asyncio.timeout(PATIENCE_S):
         found = await model.done(ANA, "ana", "MemorySearch", query="tea")
-    assert [one["text"] for one in found["memories"]] == ["Ana drinks tea"]
-    (tea,), _ = await memories.page(Viewer(user="ana", author="ana"))
-    assert tea.recall_count == 0
+        assert [one["text"] for one in found["memories"]] == ["Ana drinks tea"]
+        (tea,), _ = await memories.page(Viewer(user="ana", author="ana"))
+        assert tea.recall_count == 0
     await model.done(ANA, "ana", "MemorySearch", query="tea")
     (tea,), _ = await memories.page(Viewer(user="ana", author="ana"))
     assert tea.recall_count == 1
@@ -229,18 +229,75 @@ async def test_senders_nobody_knows_and_delegated_tasks_reach_no_personal_memory
     assert len((await model.done(ANA, "ana", "MemoryList"))["memories"]) == 1
 
 
-async def test_broken_arguments_and_refusals_are_words_for_the_model(model: Model) -> None:
-    for name, arguments in [
-        ("MemoryAdd", {}),
-        ("MemoryAdd", {"text": "a", "importance": 11}),
-        ("MemoryAdd", {"text": "a", "colour": "red"}),
-        ("MemoryAdd", {"text": "a", "topic": "nothing like it"}),
-        ("MemoryDelete", {"id": "nothing"}),
-        ("MemoryRecategorize", {}),
-    ]:
-        text, is_error = await model.call(ANA, "ana", name, **arguments)
-        assert is_error
-        assert text
+@pytest.mark.parametrize(
+    ("name", "arguments", "told"),
+    [
+        ("MemorySearch", {}, "query: Field required"),
+        ("MemorySearch", {"query": ["tea"]}, "query: Input should be a valid string"),
+        ("MemorySearch", {"query": "tea", "limit": 51}, "limit: Input should be less"),
+        ("MemorySearch", {"query": "tea", "limit": True}, "limit: is true or false"),
+        ("MemorySearch", {"query": "tea", "topic": "nowhere"}, "no topic 'nowhere'"),
+        ("MemorySearch", {"query": "tea", "as_of": "2026-13-45"}, "as_of: is neither a time"),
+        ("MemoryAdd", {}, "text: Field required"),
+        ("MemoryAdd", {"text": " "}, "text: is empty"),
+        ("MemoryAdd", {"text": "x" * 8001}, "text: String should have at most 8000"),
+        ("MemoryAdd", {"text": "a", "importance": 11}, "importance: Input should be less"),
+        ("MemoryAdd", {"text": "a", "importance": True}, "importance: is true or false"),
+        ("MemoryAdd", {"text": "a", "kind": "secret"}, "kind: Input should be"),
+        ("MemoryAdd", {"text": "a", "properties": {"tenant": 1}}, "properties.tenant: Input should be a valid string"),
+        ("MemoryAdd", {"text": "a", "properties": ["tenant"]}, "properties: Input should be a valid dictionary"),
+        ("MemoryAdd", {"text": "a", "colour": "red"}, "colour: Extra inputs"),
+        ("MemoryAdd", {"text": "a", "topic": "nowhere"}, "no topic 'nowhere'"),
+        ("MemoryAdd", {"text": "a", "shared": True}, "belongs to no project"),
+        ("MemoryUpdate", {"text": "a"}, "id: Field required"),
+        ("MemoryUpdate", {"id": "nothing", "text": "a"}, "no memory"),
+        ("MemoryUpdate", {"id": "TEA", "importance": True}, "importance: is true or false"),
+        ("MemoryUpdate", {"id": "TEA", "text": ""}, "text: String should have at least 1"),
+        ("MemoryUpdate", {"id": "TEA", "topic": "nowhere"}, "no topic 'nowhere'"),
+        ("MemoryMerge", {"ids": ["TEA"], "text": "a"}, "ids: List should have at least 2"),
+        ("MemoryMerge", {"ids": ["TEA", "TEA"], "text": "a"}, "ids: name at least two different"),
+        ("MemoryMerge", {"ids": ["TEA", "nothing"], "text": "a"}, "no memory"),
+        ("MemoryMerge", {"ids": "TEA", "text": "a"}, "ids: Input should be a valid list"),
+        ("MemoryMerge", {"ids": ["TEA", "nothing"]}, "text: Field required"),
+        ("MemoryDelete", {"id": ["TEA"]}, "id: Input should be a valid string"),
+        ("MemoryDelete", {"id": "nothing"}, "no memory"),
+        ("MemoryRestore", {"id": "nothing"}, "no memory"),
+        ("MemoryList", {"state": "superseded"}, "state: Input should be 'active' or 'trashed'"),
+        ("MemoryList", {"limit": 0}, "limit: Input should be greater"),
+        ("MemoryList", {"topic": "preferences", "unclassified": True}, "not both"),
+        ("MemoryRecategorize", {}, "set roles.helper"),
+        ("MemoryRecategorize", {"all": "perhaps"}, "all: Input should be a valid boolean"),
+        ("TopicAdd", {"name": "a"}, "description: Field required"),
+        ("TopicAdd", {"name": "\n", "description": "a"}, "name: a topic's name has"),
+        ("TopicAdd", {"name": "Preferences", "description": "a"}, "a topic 'Preferences' already"),
+        (
+            "TopicAdd",
+            {"name": "a", "description": "a", "scope_properties": ["b", "b"]},
+            "scope_properties: give at most",
+        ),
+        ("TopicUpdate", {"name": "nowhere", "description": "a"}, "no topic 'nowhere'"),
+        ("TopicUpdate", {"name": "preferences", "new_name": "Decisions"}, "a topic 'Decisions' already"),
+        ("TopicUpdate", {"name": "preferences", "bounded": True}, "bounded: Extra inputs"),
+        ("TopicUpdate", {"name": "preferences"}, "Say what to change"),
+        ("TopicDelete", {}, "name: Field required"),
+        ("TopicDelete", {"name": "nowhere"}, "no topic 'nowhere'"),
+    ],
+)
+async def test_a_wrong_argument_is_told_to_the_model_and_changes_nothing(
+    model: Model, memories: Memories, name: str, arguments: dict[str, Any], told: str
+) -> None:
+    added = await model.done(ANA, "ana", "MemoryAdd", text="Ana drinks tea", topic="preferences")
+    ana = Viewer(user="ana", author="ana")
+
+    async def all_of_it() -> list[Any]:
+        states = [await memories.page(ana, query=ListQuery(state=state)) for state in ("active", "trashed")]
+        return [states, await memories.topics.topics(ana)]
+
+    before = await all_of_it()
+    given = orjson.loads(orjson.dumps(arguments).replace(b"TEA", added["memory"]["id"].encode()))
+    text, is_error = await model.call(ANA, "ana", name, **given)
+    assert (is_error, told in text) == (True, True), text
+    assert await all_of_it() == before
 
 
 async def test_a_secret_a_model_wants_to_keep_is_taken_out_and_it_is_told(model: Model) -> None:
