@@ -15,6 +15,7 @@ from memory.records import UPKEEP, Filters, user_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import tzinfo
     from pathlib import Path
 
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -40,12 +41,15 @@ class MemoryPart:
         policy: MemoryPolicy,
         agents: Mapping[str, AgentPolicy],
         identities: Mapping[str, Sequence[str]],
+        zone: tzinfo,
     ) -> None:
+        """`zone`: where a day begins for who says "yesterday"."""
         self._path = path
         self._clock = clock
         self._policy = policy
         self._agents = agents
         self._identities = identities
+        self._zone = zone
         self._memories: Memories | None = None
         self._opened = asyncio.Event()
         self.when_opened: list[Callable[[Memories], None]] = []
@@ -110,7 +114,7 @@ class MemoryPart:
     async def _load(self) -> tuple[AsyncEngine, Memories]:
         opening = await asyncio.to_thread(_import_opening)
         projects = {agent.project for agent in self._agents.values() if agent.project is not None}
-        return await opening.open_memories(self._path, self._clock, self._policy, projects)
+        return await opening.open_memories(self._path, self._clock, self._policy, projects, self._zone)
 
     async def _upkeep(self, memories: Memories) -> None:
         if await memories.store.cut_anew():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from sqlalchemy import MetaData
@@ -19,6 +20,7 @@ from memory.topic_store import TopicStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import tzinfo
     from pathlib import Path
 
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -28,14 +30,14 @@ if TYPE_CHECKING:
 
 
 async def open_memories(
-    path: Path, clock: Clock, policy: MemoryPolicy, projects: Iterable[str]
+    path: Path, clock: Clock, policy: MemoryPolicy, projects: Iterable[str], zone: tzinfo = UTC
 ) -> tuple[AsyncEngine, Memories]:
     """An engine of its own, since a purge rewrites the file and the ledger writes on meanwhile."""
     engine = await open_database(path, MetaData())
     try:
         records = Records(engine)
         await records.migrate()
-        memories = _connected(records, clock, policy)
+        memories = _connected(records, clock, policy, zone)
         await memories.start()
         await make_projects(memories, projects)
     except BaseException:
@@ -44,9 +46,9 @@ async def open_memories(
     return engine, memories
 
 
-def _connected(records: Records, clock: Clock, policy: MemoryPolicy) -> Memories:
+def _connected(records: Records, clock: Clock, policy: MemoryPolicy, zone: tzinfo) -> Memories:
     fulltext = FullText(cut, cut_query)
-    store = MemoryStore(records, fulltext, policy, new_id=clock.new_id, now=clock.now)
+    store = MemoryStore(records, fulltext, policy, new_id=clock.new_id, now=clock.now, zone=zone)
     return Memories(
         store=store,
         topics=TopicStore(records, fulltext, new_id=clock.new_id, now=clock.now),

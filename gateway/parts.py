@@ -185,8 +185,14 @@ class Parts:
     @cached_property
     def memory(self) -> MemoryPart:
         settings = self.config
-        identities = settings.sessions.identities
-        return MemoryPart(self.data_dir / "state.db", self.clock, settings.memory, settings.agents, identities)
+        return MemoryPart(
+            self.data_dir / "state.db",
+            self.clock,
+            settings.memory,
+            settings.agents,
+            settings.sessions.identities,
+            self.reset_zone,
+        )
 
     @cached_property
     def vectors(self) -> VectorPart:

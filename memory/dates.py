@@ -33,15 +33,28 @@ DAYS: dict[str, int] = {
     "gestern": -1,
     "heute": 0,
     "übermorgen": 2,
+    "เมื่อวานซืน": -2,
     "เมื่อวาน": -1,
+    "เมื่อวานนี้": -1,
+    "เมื่อคืน": -1,
+    "เมื่อคืนนี้": -1,
     "วันนี้": 0,
+    "คืนนี้": 0,
     "พรุ่งนี้": 1,
+    "มะรืน": 2,
+    "มะรืนนี้": 2,
+    "大前天": -3,
     "前天": -2,
     "昨天": -1,
+    "昨晚": -1,
     "今天": 0,
+    "今晚": 0,
     "明天": 1,
     "后天": 2,
+    "大后天": 3,
 }
+NOWADAYS = frozenset({"ทุกวันนี้"})
+"""Has a word for a day in it, and names none."""
 NUMBERS = {
     "a": 1,
     "one": 1,
@@ -86,7 +99,7 @@ _WORD_CHARACTERS = re.compile(r"[\u0e00-\u0e7f\u3400-\u9fff]")
 _DAY = re.compile(
     "|".join(
         re.escape(word) if _WORD_CHARACTERS.match(word) else rf"\b{re.escape(word)}\b"
-        for word in sorted(DAYS, key=len, reverse=True)
+        for word in sorted([*DAYS, *NOWADAYS], key=len, reverse=True)
     ),
     re.IGNORECASE,
 )
@@ -101,38 +114,53 @@ _QUOTED = re.compile(
 )
 _SENTENCE_BEGINS = re.compile(r"(?:^|[.!?\n])[\s(*_-]*\Z")
 _LONGEST_BREAK = 8
+_GOES_ON = re.compile(r"[/\\@_=&`-]|\.\w| \(\d{4}\b")
+_WENT_ON = frozenset("/\\.@#_=&`-")
 
 
 def resolve_dates(text: str, at: datetime) -> str:
     """Each such word becomes a date, a week (2026-W18), a month or a year, as in ISO 8601. `at` is when it was said, in
-    the zone of whoever said it. What could mean a span as well ("in two days") stays as it is, and what is named or
-    quoted: the song Yesterday, the film "Last Night"."""
+    the zone of whoever said it. What could mean a span as well ("in two days") stays as it is, what is named or quoted
+    (the song Yesterday, the film "Last Night", the file today.md), and what has a date in brackets behind it."""
+    return _dated(text, at, lambda _said, date: date)
+
+
+def add_dates(text: str, at: datetime) -> str:
+    """The same, but the words stay, and their dates stand in brackets behind them."""
+    return _dated(text, at, lambda said, date: said if date == said else f"{said} ({date})")
+
+
+def _dated(text: str, at: datetime, put: Callable[[str, str], str]) -> str:
     try:
-        text = _said(_DAY, text, lambda match: _date(at, DAYS[lowered(match[0])]))
-        text = _said(_AGO, text, lambda match: _ago(match, at))
-        return _said(_NAMED, text, lambda match: _named(match, at))
+        for words, date_of in ((_DAY, _day), (_AGO, _ago), (_NAMED, _named)):
+            quoted = [match.span() for match in _QUOTED.finditer(text)]
+            pieces: list[str] = []
+            end = 0
+            for match in words.finditer(text):
+                if not (_is_named(text, match) or any(start < match.start() < stop for start, stop in quoted)):
+                    pieces += [text[end : match.start()], put(match[0], date_of(match, at))]
+                    end = match.end()
+            text = "".join([*pieces, text[end:]])
     except OverflowError:
-        return text  # beyond the years 1 to 9999
+        pass  # beyond the years 1 to 9999
+    return text
 
 
-def _said(words: re.Pattern[str], text: str, resolved: Callable[[re.Match[str]], str]) -> str:
-    quoted = [match.span() for match in _QUOTED.finditer(text)]
-
-    def kept_or_resolved(match: re.Match[str]) -> str:
-        named = match[0].istitle() and not _begins_a_sentence(text, match.start())
-        if named or any(start < match.start() < end for start, end in quoted):
-            return match[0]
-        return resolved(match)
-
-    return words.sub(kept_or_resolved, text)
+def _is_named(text: str, match: re.Match[str]) -> bool:
+    """Whether it is a name, or a piece of one, or its date is there already."""
+    title = match[0].istitle() and not _SENTENCE_BEGINS.search(
+        text, max(0, match.start() - _LONGEST_BREAK), match.start()
+    )
+    joined = text[match.start() - 1 : match.start()] in _WENT_ON
+    return title or joined or _GOES_ON.match(text, match.end()) is not None
 
 
-def _begins_a_sentence(text: str, place: int) -> bool:
-    return _SENTENCE_BEGINS.search(text, max(0, place - _LONGEST_BREAK), place) is not None
+def _day(match: re.Match[str], at: datetime) -> str:
+    return match[0] if match[0] in NOWADAYS else _date(at, DAYS[lowered(match[0])])
 
 
 def _date(at: datetime, days: int) -> str:
-    return f"{at + timedelta(days=days):%Y-%m-%d}"
+    return (at + timedelta(days=days)).date().isoformat()
 
 
 def _ago(match: re.Match[str], at: datetime) -> str:
@@ -152,9 +180,9 @@ def _named(match: re.Match[str], at: datetime) -> str:
     match _UNITS[name]:
         case "week":
             year, week, _ = (at + timedelta(days=7 * sign)).isocalendar()
-            return f"{year}-W{week:02}"
+            return f"{year:04}-W{week:02}"
         case "month":
             months = at.year * 12 + at.month - 1 + sign
-            return f"{months // 12}-{months % 12 + 1:02}"
+            return f"{months // 12:04}-{months % 12 + 1:02}"
         case _:
-            return f"{at.year + sign}"
+            return f"{at.year + sign:04}"

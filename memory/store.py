@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import hashlib
 from contextlib import asynccontextmanager
+from datetime import UTC
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import bindparam, func, or_, select, update
@@ -31,7 +32,7 @@ from memory.writes import Writes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, tzinfo
 
     from sqlalchemy import Connection, Select
 
@@ -81,8 +82,11 @@ class MemoryStore:
         *,
         new_id: Callable[[], str],
         now: Callable[[], datetime],
+        zone: tzinfo = UTC,
     ) -> None:
+        """`zone`: where the day of what somebody writes begins."""
         self._records = records
+        self._zone = zone
         self._fulltext = fulltext
         self._policy = policy
         self._new_id = new_id
@@ -381,7 +385,7 @@ class MemoryStore:
 
     async def _write(self, viewer: Viewer, work: Callable[[Writes], Awaitable[T]]) -> T:
         async with self._operation(viewer) as operation:
-            done = await work(Writes(operation, self._policy, self._new_id))
+            done = await work(Writes(operation, self._policy, self._new_id, self._zone))
             await operation.flush()
             return done
 

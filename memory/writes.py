@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import or_, select
@@ -16,6 +17,7 @@ from memory.cleaning import (
     cleaned_drafts,
     cleaned_text,
 )
+from memory.dates import add_dates
 from memory.errors import Forgotten, InvalidMemory, MemoryConflict, NotThere
 from memory.known import Known, forgive, known_of
 from memory.listing import ACTIVE
@@ -38,7 +40,7 @@ from memory.topics import bounded_place, check_scope, has_no_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, tzinfo
 
     from memory.cleaning import Cleaned
     from memory.operation import Operation
@@ -49,8 +51,12 @@ if TYPE_CHECKING:
 class Writes:
     """The writes of one operation. Nothing here asks the clock or opens a transaction."""
 
-    def __init__(self, operation: Operation, policy: RecordsPolicy, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, operation: Operation, policy: RecordsPolicy, new_id: Callable[[], str], zone: tzinfo = UTC
+    ) -> None:
+        """`zone`: where the day of what somebody writes begins."""
         self._op = operation
+        self._zone = zone
         self._connection = operation.connection
         self._viewer = operation.viewer
         self._policy = policy
@@ -62,11 +68,29 @@ class Writes:
 
     async def add(self, drafts: Sequence[Draft]) -> list[Written | Forgotten]:
         """Each draft's outcome, in order. What was deleted is not brought back by what is not deliberate."""
+        drafts = [self._dated(draft) for draft in drafts]
         cleaned = await cleaned_drafts(drafts, self._policy)
         prepared = [await self._prepare(draft, one) for draft, one in zip(drafts, cleaned, strict=True)]
         known = await known_of(self._connection, [(p.memory.pool, p.digest) for p in prepared])
         there = await load_rows(self._connection, [draft.id for draft in drafts if draft.id is not None])
         return [await self._taken_over(one, there, known) for one in prepared]
+
+    def _dated(self, draft: Draft) -> Draft:
+        """One with a time of its own was said then, or speaks of then: its words stay."""
+        if draft.valid_from is not None or draft.created_at is not None:
+            return draft
+        return dataclasses.replace(draft, text=self._with_dates(draft.text))
+
+    def _with_dates(self, text: str, *former: str) -> str:
+        """What somebody writes, with the dates of words like yesterday. Such words in `former` texts were said another
+        day: then none is added. What is learnt has its dates from when it was said."""
+        if self._viewer.origin not in DELIBERATE:
+            return text
+        today = self._op.now.astimezone(self._zone)
+        if any(add_dates(one, today) != one for one in former):
+            return text
+        dated = add_dates(text, today)
+        return dated if len(dated) <= self._policy.max_characters else text
 
     async def _taken_over(self, one: _Prepared, there: Mapping[str, Memory], known: Known) -> Written | Forgotten:
         """What was taken over before stays as it is here, whatever became of it; so does the one memory of a topic."""
@@ -193,7 +217,9 @@ class Writes:
         self._check_current(before, change.revision)
         await self._check_sources(change.sources)
         fields = checked_fields(change)
-        text, kinds = (before.text, ()) if isinstance(change.text, Keep) else cleaned_text(change.text, self._policy)
+        text, kinds = before.text, ()
+        if not isinstance(change.text, Keep):
+            text, kinds = cleaned_text(self._with_dates(change.text, before.text), self._policy)
         change, more = cleaned_change(change, self._policy)
         kinds = tuple(dict.fromkeys((*kinds, *more)))
         if not isinstance(change.topic, Keep) or not isinstance(change.properties, Keep):
@@ -224,7 +250,7 @@ class Writes:
         for one, revision in zip(others, change.others or [None] * len(others), strict=True):
             self._check_current(one, revision)
         await self._check_sources(change.sources)
-        cleaned, kinds = cleaned_text(text, self._policy)
+        cleaned, kinds = cleaned_text(self._with_dates(text, first.text, *(one.text for one in others)), self._policy)
         change, more = cleaned_change(change, self._policy)
         kinds = tuple(dict.fromkeys((*kinds, *more)))
         await self._check_allowed(first.pool, text_hash(cleaned))

@@ -21,7 +21,7 @@ async def test_memories_of_a_peer_that_was_linked_later_are_named_with_the_comma
 ) -> None:
     clock = ManualClock(datetime(2026, 5, 1, 12, tzinfo=UTC))
     identities = {"ana": ["telegram:1"], "bob": ["telegram:2"]}
-    part = MemoryPart(tmp_path / "state.db", clock, MemoryPolicy(), {}, identities)
+    part = MemoryPart(tmp_path / "state.db", clock, MemoryPolicy(), {}, identities, UTC)
     try:
         await part.run()
         memories = await part.open()

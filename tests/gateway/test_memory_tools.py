@@ -45,7 +45,7 @@ class Opened(MemoryPart):
     """Memory that is open already."""
 
     def __init__(self, path: Path, memories: Memories) -> None:
-        super().__init__(path, SystemClock(), MemoryPolicy(), {}, {})
+        super().__init__(path, SystemClock(), MemoryPolicy(), {}, {}, UTC)
         self.given = memories
 
     async def open(self) -> Memories:

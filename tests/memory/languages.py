@@ -87,7 +87,7 @@ ENGLISH = [
     "The swimming teacher is called Emma",
     "The invoice for the new roof was paid in May",
     "My brother borrowed the drill",
-    "The cat gets her vaccination next week",
+    "The cat gets her vaccination in March",
     "The wifi password is on the fridge",
     "We go to the seaside in July",
 ]

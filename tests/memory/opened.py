@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tempfile
 from contextlib import asynccontextmanager
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from memory.topic_store import TopicStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from datetime import tzinfo
 
     from gateway.clock import Clock
     from memory.importing import Imported
@@ -63,7 +65,11 @@ async def taken_in(memories: Memories, viewer: Viewer, lines: str, pool: Pool | 
 
 @asynccontextmanager
 async def opened(
-    path: Path, clock: Clock, policy: MemoryPolicy | None = None, fulltext: FullText | None = None
+    path: Path,
+    clock: Clock,
+    policy: MemoryPolicy | None = None,
+    fulltext: FullText | None = None,
+    zone: tzinfo = UTC,
 ) -> AsyncIterator[Memories]:
     policy = policy or MemoryPolicy()
     await make_tables(path)
@@ -71,7 +77,7 @@ async def opened(
     records = Records(engine)
     await records.migrate()
     fulltext = fulltext or FullText(cut, cut_query)
-    store = MemoryStore(records, fulltext, policy, new_id=clock.new_id, now=clock.now)
+    store = MemoryStore(records, fulltext, policy, new_id=clock.new_id, now=clock.now, zone=zone)
     try:
         yield Memories(
             store=store,

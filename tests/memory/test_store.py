@@ -116,7 +116,7 @@ async def test_texts_that_were_cut_in_another_way_are_found_once_they_are_cut_an
     monkeypatch.setattr("memory.store.CUT_AT_ONCE", 2)
     for number in range(5):
         await added(memories, f"idea {number}")
-    gone = await added(memories, "idea of yesterday")
+    gone = await added(memories, "idea of old")
     await memories.delete(ANA, gone.id)
     other_words = FullText(lambda text: [f"{word}x" for word in cut(text)])
     async with opened(tmp_path / "state.db", clock, fulltext=other_words) as later:
@@ -125,7 +125,7 @@ async def test_texts_that_were_cut_in_another_way_are_found_once_they_are_cut_an
         assert sorted(await texts(later, "idea")) == [f"idea {number}" for number in range(5)]
         assert not await later.store.cut_anew()
         await later.restore(ANA, gone.id)
-        assert "idea of yesterday" in await texts(later, "idea")
+        assert "idea of old" in await texts(later, "idea")
 
 
 async def test_a_contradiction_supersedes_and_the_past_can_be_asked(memories: Memories, clock: ManualClock) -> None:
