@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine, event, inspect
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from memory.errors import MemoryConflict, MemoryUnavailable
+from memory.tables import VERSION, VERSION_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -38,7 +39,10 @@ class Records:
         self._plain = _plain_engine(engine) if self.sqlite else None
 
     async def migrate(self) -> None:
-        """Makes or changes the tables. Alembic reads its steps from files, and waits: in a thread, for SQLite."""
+        """Makes or changes the tables. Alembic reads its steps from files, and waits: in a thread, for SQLite.
+
+        Tables that are up to date, as at nearly every start, need no Alembic.
+        """
         if self.sqlite:
             await asyncio.to_thread(_migrate_file, self._engine.url)
             return
@@ -165,6 +169,8 @@ def _migrate_file(url: URL) -> None:
 
 
 def _upgrade(connection: Connection) -> None:
+    if _is_current(connection):
+        return
     from alembic import command
     from alembic.config import Config
 
@@ -172,3 +178,9 @@ def _upgrade(connection: Connection) -> None:
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+def _is_current(connection: Connection) -> bool:
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return False
+    return connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalars().all() == [VERSION]  # noqa: S608

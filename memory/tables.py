@@ -19,6 +19,10 @@ from sqlalchemy.types import JSON
 
 metadata = MetaData()
 
+VERSION_TABLE = "memory_version"
+VERSION = "0004"
+"""Of the newest step in `memory/migrations`; what stands in the table of versions."""
+
 Id = String(64)
 PoolName = String(300)
 Number = BigInteger().with_variant(Integer, "sqlite")  # what SQLite counts by itself

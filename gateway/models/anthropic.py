@@ -17,6 +17,7 @@ from gateway.models.estimate import estimate
 from gateway.models.failures import error_of_object, error_of_status
 from gateway.models.openai_wire import as_text, has_files
 from gateway.models.partial import PartialReply, fields_of, number, string, take_all
+from gateway.models.tls import checked_by
 from sessions.usage import Usage
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class AnthropicModel:
         self._policy = policy
         self._count = count
         self._load_blob = load_blob
-        http = DefaultAioHttpClient(timeout=anthropic.Timeout(None, connect=policy.timeouts.connect_s))
+        timeout = anthropic.Timeout(None, connect=policy.timeouts.connect_s)
+        http = DefaultAioHttpClient(timeout=timeout, verify=checked_by())
         base_url = policy.base_url.rstrip("/").removesuffix("/v1") if policy.base_url else None
         self._client = AsyncAnthropic(api_key=api_key or "none", base_url=base_url, max_retries=0, http_client=http)
         headers = {**self._client.default_headers, **self._client.auth_headers}

@@ -117,7 +117,10 @@ def _import_sdk() -> None:
 def _connect(model: ModelPolicy, api_key: str | None) -> Any:
     import openai
 
-    http = openai.DefaultAioHttpClient(timeout=openai.Timeout(None, connect=model.timeouts.connect_s))
+    from gateway.models.tls import checked_by
+
+    timeout = openai.Timeout(None, connect=model.timeouts.connect_s)
+    http = openai.DefaultAioHttpClient(timeout=timeout, verify=checked_by())
     url, signed = (None, {}) if model.base_url is None else signed_in(model.base_url)
     return openai.AsyncOpenAI(
         api_key=api_key or "none", base_url=url, max_retries=0, http_client=http, default_headers=signed

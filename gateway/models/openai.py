@@ -20,6 +20,7 @@ from gateway.models.failures import error_of_object, error_of_status
 from gateway.models.openai_wire import has_files
 from gateway.models.partial import PartialReply, fields_of, number, string, take_all
 from gateway.models.quirks import Quirks, plain_roles
+from gateway.models.tls import checked_by
 from sessions.files import StorageError
 from sessions.usage import Usage
 
@@ -61,7 +62,8 @@ class OpenAIModel:
         self._policy = policy
         self._count = count
         self._load_blob = load_blob
-        http = DefaultAioHttpClient(timeout=openai.Timeout(None, connect=policy.timeouts.connect_s))
+        timeout = openai.Timeout(None, connect=policy.timeouts.connect_s)
+        http = DefaultAioHttpClient(timeout=timeout, verify=checked_by())
         self._client = AsyncOpenAI(api_key=api_key or "none", base_url=policy.base_url, max_retries=0, http_client=http)
         base = str(self._client.base_url)
         headers = {**self._client.default_headers, **self._client.auth_headers}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from memory.tables import metadata
-
-VERSION_TABLE = "memory_version"
+from memory.tables import VERSION_TABLE, metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

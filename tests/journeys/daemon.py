@@ -12,6 +12,7 @@ import orjson
 from gateway.config import Config
 from gateway.daemon import Daemon
 from gateway.parts import Parts
+from tests.tables import make_tables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -109,6 +110,8 @@ async def running(
     data_dir: Path, settings: Config, *, clock: Clock | None = None, files: Files | None = None
 ) -> AsyncIterator[Client]:
     """A daemon from start to stop."""
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    await make_tables(data_dir / "state.db")
     daemon = Daemon(Parts(settings, data_dir, environ={}, clock=clock, files=files))
     task = asyncio.create_task(daemon.run())
     ready = asyncio.create_task(daemon.ready.wait())

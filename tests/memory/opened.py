@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import tempfile
 from contextlib import asynccontextmanager
 from datetime import UTC
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import MetaData
@@ -21,17 +19,16 @@ from memory.records import Viewer
 from memory.store import MemoryStore
 from memory.text import cut, cut_query
 from memory.topic_store import TopicStore
+from tests.tables import make_tables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from datetime import tzinfo
+    from pathlib import Path
 
     from gateway.clock import Clock
     from memory.importing import Imported
     from memory.records import Pool
-
-EMPTY: list[bytes] = []
-"""The tables as the migrations make them, once a process: they are a third of what a test of memory takes."""
 
 ROOT = Viewer(user="owner", author="owner", admin=True, whole=True)
 
@@ -39,18 +36,6 @@ ROOT = Viewer(user="owner", author="owner", admin=True, whole=True)
 def person(user: str | None, **more: object) -> Viewer:
     """A person at the API."""
     return Viewer(user=user, author=user or "nobody", **more)  # pyright: ignore[reportArgumentType]
-
-
-async def make_tables(path: Path) -> None:
-    """Before a database is opened for the first time; `migrate` then finds everything in its place."""
-    if not EMPTY:
-        with tempfile.TemporaryDirectory() as folder:
-            engine = await open_database(Path(folder) / "empty.db", MetaData())
-            await Records(engine).migrate()
-            await engine.dispose()
-            EMPTY.append((Path(folder) / "empty.db").read_bytes())
-    if not path.exists():
-        path.write_bytes(EMPTY[0])
 
 
 async def exported(memories: Memories, viewer: Viewer, pool: Pool | None = None) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine
+from alembic.script import ScriptDirectory
+from sqlalchemy import MetaData, create_engine
 
-from memory.database import MIGRATIONS
-from memory.tables import metadata
+from gateway.database import open_database
+from memory.database import MIGRATIONS, Records
+from memory.tables import VERSION, VERSION_TABLE, metadata
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,3 +41,20 @@ def test_a_store_of_the_first_version_is_brought_up_to_what_the_code_knows(tmp_p
         context = MigrationContext.configure(connection, opts={"include_object": _ours})
         assert compare_metadata(context, metadata) == []
     engine.dispose()
+
+
+def test_the_version_the_code_knows_is_that_of_the_newest_step() -> None:
+    assert ScriptDirectory(str(MIGRATIONS)).get_current_head() == VERSION
+
+
+async def test_what_is_up_to_date_is_opened_without_alembic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = await open_database(tmp_path / "state.db", MetaData())
+    records = Records(engine)
+    await records.migrate()
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    await records.migrate()
+    async with records.writing() as connection:
+        await connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '0003'")
+    with pytest.raises(ImportError):
+        await records.migrate()
+    await engine.dispose()

@@ -23,7 +23,7 @@ from memory.search import Found, search
 from memory.source import MemorySource
 from memory.store import MemoryStore
 from memory.text import cut, cut_query
-from tests.memory.opened import make_tables
+from tests.tables import make_tables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
