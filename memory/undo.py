@@ -89,7 +89,7 @@ async def standing_change(operation: Operation, row: str, *, past_deleted_topics
 
 async def latest_operation(operation: Operation, memory_id: str) -> str:
     """What a person means who undoes and does not say what: step by step back. Raises NotThere and MemoryConflict."""
-    if not await _entries(operation, audit.c.row == memory_id):
+    if not await _entries(operation, audit.c.row == memory_id, "memory"):
         raise NotThere("memory")
     standing = await standing_change(operation, memory_id)
     if standing is None:
@@ -111,12 +111,13 @@ async def _out_of_deleted_topics(operation: Operation, entries: Sequence[Audit])
     return [entry for entry, topic in out if topic not in there]
 
 
-async def _entries(operation: Operation, wanted: ColumnElement[bool]) -> list[Audit]:
+async def _entries(operation: Operation, wanted: ColumnElement[bool], what: str = "change") -> list[Audit]:
+    """Raises NotThere for `what`, where the viewer may not see all of them."""
     visible = readable(operation.viewer, audit.c.pool).label("visible")
     query = select(audit, visible).where(wanted).order_by(audit.c.id)
     rows = (await operation.connection.execute(query)).mappings().all()
     if not all(row["visible"] for row in rows):
-        raise NotThere("change")
+        raise NotThere(what)
     return [audit_from_row(row) for row in rows]
 
 

@@ -287,16 +287,19 @@ class Writes:
     async def _retire(
         self, memory: Memory, current: str, action: Action = "superseded", *, until: datetime | None = None
     ) -> None:
-        """Makes a memory, with its former versions, a former version of another, which holds from `until` on where that
-        is still to come."""
+        """Makes a memory, with its former versions, a former version of another. They held until `until`, from when on
+        the other one holds; None: until now."""
         for version in await self.versions(memory.id):
-            self._op.update(version, "superseded", current=current)
+            end = version.valid_to
+            if until is not None:
+                end = max(version.valid_from, min(end or until, until))
+            self._op.update(version, "superseded", current=current, valid_to=end)
         self._op.update(
             memory,
             action,
             state="superseded",
             current=current,
-            valid_to=max(self._op.now, memory.valid_from, until or self._op.now),
+            valid_to=max(memory.valid_from, until or self._op.now),
             place=None,
         )
 

@@ -160,6 +160,23 @@ async def test_what_will_only_be_true_is_not_found_before_and_what_it_supersedes
     assert set(await texts(memories, "office")) == {brno.text, garden.text}
 
 
+async def test_what_a_fact_supersedes_held_until_that_fact_did(memories: Memories) -> None:
+    def year(number: int) -> datetime:
+        return datetime(number, 1, 1, tzinfo=UTC)
+
+    async def held(number: int) -> list[str]:
+        return await texts(memories, "office", Filters(as_of=year(number)))
+
+    first = await added(memories, "The office is in Plzen", valid_from=year(2020))
+    second = await added(memories, "The office is in Brno", supersedes=first.id, valid_from=year(2022))
+    past = [await held(number) for number in (2021, 2022, 2023)]
+    assert past == [[first.text], [second.text], [second.text]]
+    third = await added(memories, "The office is in Prague", supersedes=second.id, valid_from=year(2021))
+    assert [await held(number) for number in (2020, 2021, 2023)] == [[first.text], [third.text], [third.text]]
+    await memories.undo_latest(ANA, third.id)
+    assert [await held(number) for number in (2021, 2022, 2023)] == past
+
+
 async def planned_move(memories: Memories, clock: ManualClock) -> tuple[Memory, Memory]:
     """Where the office is, and where it will be; it was somewhere else before."""
     office = await added(memories, "The office is in Plzen", topic="reference")
@@ -323,6 +340,16 @@ async def test_undoing_again_and_again_goes_back_step_by_step_and_an_undo_is_und
         await memories.undo_latest(BOB, fact.id)
     versions, _ = await memories.page(ANA, query=ListQuery(state="superseded"))
     assert versions == []
+
+
+async def test_undoing_what_belongs_to_another_is_answered_as_what_is_not_there(memories: Memories) -> None:
+    fact = await added(memories, "Ana drinks tea")
+    told: list[str] = []
+    for memory_id in (fact.id, "nothing"):
+        with pytest.raises(NotThere) as refused:
+            await memories.undo_latest(BOB, memory_id)
+        told.append(str(refused.value))
+    assert told[0] == told[1]
 
 
 async def test_what_was_changed_since_is_not_undone_over(memories: Memories) -> None:
