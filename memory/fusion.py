@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 Id = TypeVar("Id")
 
 NEIGHBOUR_CREDIT = 0.3
+UNDECIDED = 0.5
+"""For each of the best that are all alike: none of them is the nearest, and what they leave out is no further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,9 @@ def min_max_sum(searches: Iterable[Scored[Id]]) -> dict[Id, float]:
         best = max(search.scores.values())
         floor = min(search.scores.values()) if search.floor is None else search.floor
         span = best - floor
+        alike = UNDECIDED if search.floor is None and len(search.scores) > 1 else 1.0
         for one, score in search.scores.items():
-            total[one] = total.get(one, 0.0) + ((score - floor) / span if span > 0 else 1.0)
+            total[one] = total.get(one, 0.0) + ((score - floor) / span if span > 0 else alike)
     return total
 
 

@@ -26,6 +26,13 @@ def test_a_search_that_found_one_thing_or_nothing_counts_too() -> None:
     assert min_max_sum([Scored({"a": 0.2}, floor=None), nothing]) == {"a": 1.0}
 
 
+def test_what_all_is_equally_near_does_not_outweigh_the_one_that_has_the_word() -> None:
+    near = Scored(dict.fromkeys("bcd", 0.2), floor=None)
+    total = min_max_sum([Scored({"a": 1.4}), near])
+    assert max(total, key=lambda one: total[one]) == "a"
+    assert total["a"] > total["b"] > 0
+
+
 def test_the_neighbour_of_the_best_comes_in() -> None:
     found = with_neighbours({5: 1.0, 9: 0.2}, beside)
     assert found == pytest.approx({5: 1.0, 9: 0.2, 4: 0.3, 6: 0.3, 8: 0.06, 10: 0.06})
