@@ -6,9 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from memory.encodings import whole_text
-from memory.errors import InvalidMemory
+from memory.errors import InvalidMemory, OnlySecrets
 from memory.records import KINDS, Keep, normalised, text_hash
-from memory.redact import Redacted, redact
+from memory.redact import Redacted, only_placeholders, redact
 from memory.topics import checked_properties
 from memory.turn_by_turn import turn_by_turn
 
@@ -45,11 +45,13 @@ def _cleaned(draft: Draft, policy: RecordsPolicy) -> Cleaned:
 
 
 def cleaned_text(text: str, policy: RecordsPolicy) -> tuple[str, tuple[str, ...]]:
-    """The text as it is kept, and the kinds of secrets taken out. Raises InvalidMemory."""
+    """The text as it is kept, and the kinds of secrets taken out. Raises InvalidMemory, and OnlySecrets."""
     plain = checked_text(text, policy.max_characters)
     if policy.allow_secrets:
         return plain, ()
     filtered = redact(plain)
+    if only_placeholders(filtered.text):
+        raise OnlySecrets
     return filtered.text, filtered.kinds
 
 

@@ -18,6 +18,13 @@ class InvalidMemory(MemoryProblem, ValueError):
         self.why = why
 
 
+class OnlySecrets(InvalidMemory):
+    """Of a text nothing is left without its secrets."""
+
+    def __init__(self) -> None:
+        super().__init__("text", "holds nothing but a secret, which is not kept; write what it is for, without it")
+
+
 class NotThere(MemoryProblem):
     """There is no such thing, or this viewer may not see it: the same answer for both."""
 

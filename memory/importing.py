@@ -12,7 +12,7 @@ from sqlalchemy import or_, select
 
 from memory.access import INSTANCE, check_may_change_topic, readable_project, readable_topic, writable_pool
 from memory.cleaning import checked_importance, checked_text
-from memory.errors import Forgotten, InvalidMemory, NotThere
+from memory.errors import Forgotten, InvalidMemory, NotThere, OnlySecrets
 from memory.known import bury
 from memory.portable import MAX_LINE_BYTES, Tombstone, at_line, parse_lines
 from memory.records import Draft, TopicDraft, folded_name
@@ -36,6 +36,9 @@ T = TypeVar("T")
 
 PIECE = 100
 """Memories written at once: what comes between is not held up by more."""
+
+SHOWN = 20
+"""Lines named in a note."""
 
 MOST_TOPICS = 2 * MAX_TOPICS
 """An export has those of the pool and those of the instance."""
@@ -66,6 +69,7 @@ class Intake:
         self._given: dict[str, TopicDraft] = {}
         self._topics: dict[str, Topic] = {}
         self._without = 0
+        self._secrets: list[str] = []
 
     def check(self) -> None:
         """Reads every line, also what it means; blocking. Raises InvalidMemory with the line."""
@@ -91,7 +95,7 @@ class Intake:
         """
         await writable_pool(operation.connection, operation.viewer, self._pool)
         plan = await self._plan(operation)
-        self._topics, self._without = dict(plan.there), 0
+        self._topics, self._without, self._secrets = dict(plan.there), 0, []
         for name, draft in plan.fresh.items():
             topic = new_topic(draft, self._pool, self._new_id(), operation.now)
             await insert_topic(operation.connection, operation.viewer, topic, operation.now)
@@ -103,18 +107,30 @@ class Intake:
         notes = plan.notes
         if self._without:
             notes += (f"{self._without} memories have no topic: theirs is not here, and not in the file.",)
+        if self._secrets:
+            notes += (_left_out(self._secrets),)
         return Imported(**counts, topics=len(plan.fresh), notes=notes)
 
     async def _write_drafts(self, operation: Operation, writes: Writes) -> dict[str, int]:
         """In pieces, each an operation of the history of its own: taking one back does not take back everything."""
         counts: Counter[str] = Counter()
-        drafts = (self._placed(where, item) for where, item in self._items() if isinstance(item, Draft))
+        drafts = ((where, self._placed(where, item)) for where, item in self._items() if isinstance(item, Draft))
         while part := await asyncio.to_thread(_some, drafts):
-            for outcome in await writes.add(part):
+            for outcome in await self._add(part, writes):
                 counts.update(_words(outcome))
             await operation.flush()
             operation.name = self._new_id()
         return dict(counts)
+
+    async def _add(self, part: list[tuple[str, Draft]], writes: Writes) -> list[Written | Forgotten]:
+        """What is nothing but a secret is left out, and its line noted."""
+        try:
+            return await writes.add([draft for _, draft in part])
+        except OnlySecrets:
+            if len(part) > 1:
+                return [outcome for one in part for outcome in await self._add([one], writes)]
+            self._secrets.append(part[0][0])
+            return []
 
     def _placed(self, where: str, draft: Draft) -> Draft:
         if draft.topic is None:
@@ -154,6 +170,11 @@ class Intake:
 
 def _some(items: Iterator[T]) -> list[T]:
     return list(islice(items, PIECE))
+
+
+def _left_out(lines: list[str]) -> str:
+    more = f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+    return f"{len(lines)} memories hold nothing but a secret and were left out: {', '.join(lines[:SHOWN])}{more}."
 
 
 def _words(outcome: Written | Forgotten) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from memory.dates import resolve_dates
 from memory.records import DELIBERATE, folded_name, text_hash
-from memory.redact import redact
+from memory.redact import only_placeholders, redact
 from memory.text import STOP_WORDS, fold, overlap, stem
 
 if TYPE_CHECKING:
@@ -131,6 +131,8 @@ def _judged(proposal: Proposal, given: Learnable) -> Step | str:
     text = resolve_dates(proposal.text.strip(), said_at)
     if problem := _malformed(proposal.op, text, named):
         return problem
+    if proposal.op != "delete" and not given.allow_secrets and only_placeholders(text):
+        return "holds nothing but a secret"
     said_by = _said_by(text, named, cited, given)
     if said_by is None:
         return "is not in the words of the conversation"

@@ -8,6 +8,8 @@ LOOKALIKES = (("\u0130", "i"), ("\u0131", "i"), ("\u017f", "s"), ("\u1c82", "\u0
 
 def lowered(text: str) -> str:
     """In lower case, and of the same length."""
+    if text.isascii():
+        return text.lower()
     for one, other in LOOKALIKES:
         text = text.replace(one, other)
     return text.lower()

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from memory.letter_case import lowered
-from memory.secret_values import HARMLESS, QUOTES, bare_value, is_code, is_mixed, looks_secret
+from memory.secret_phrases import far_end, is_phrase, says_where, signed_end, told_end
+from memory.secret_values import (
+    ENDING,
+    HARMLESS,
+    OF,
+    QUOTES,
+    UNITS,
+    bare_value,
+    is_code,
+    is_mixed,
+    is_prose,
+    looks_secret,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 NAMES = {
-    "pass": r"pass(?:word|phrase|wd|code|wort)|mot de passe",
+    "pass": r"pass(?: ?word|[ -]?phrase|wd|code|wort)|mot de passe",
+    "pasword": r"pasword",
+    "mdp": r"mdp",
+    "clave de": r"clave del? (?:la )?(?:wifi|wi-fi|acceso|internet|correo)",
     "pw": r"pwd|pw",
     "kennwort": r"kennwort",
     "hesl": r"heslo|hesla",
@@ -34,23 +50,24 @@ NAMES = {
     "pin": r"pin(?: code)?",
     "cv": r"cvv2?|cvc2?",
     "seed phrase": r"seed phrase",
-    "recovery ": r"recovery (?:code|phrase)",
-    "비밀번호": r"비밀번호",
+    "recovery ": r"recovery (?:codes?|phrase)",
+    "backup ": r"backup codes?",
 }
 """The names by what each of them holds: a text that holds none of these needs no closer look."""
-UNSPACED = ("รหัสผ่าน", "密码", "密碼", "パスワード")
+UNSPACED = ("รหัสผ่าน", "密码", "密碼", "パスワード", "パスフレーズ", "비밀번호")
 """Names that stand right behind other words."""
 
+HELD = (*NAMES, *UNSPACED)
 _WORD = rf"(?<![^\W_])(?:{'|'.join(NAMES.values())})"
 _UNSPACED = "|".join(UNSPACED)
 _SIGN = r"\s{0,4}(?:[:=：＝]|=>|->)"
-_UNSPACED_LINK = r"\s{0,4}(?:คือ|是|为|は)"
+_UNSPACED_LINK = r"\s{0,4}(?:คือ|是|为|は|는|은)"
 _VALUE = r"(\"[^\"\n]{1,400}\"|'[^'\n]{1,400}'|`[^`\n]{1,400}`|„[^“\n]{1,400}“|[^\s,;<>()\"'`]{1,400})"
 
 BEGINNING = re.compile(rf"(?={_WORD}|{_UNSPACED})")
 NAMED = re.compile(
     rf"(?i)((?:{_WORD}|{_UNSPACED})[\"'`]?)"
-    rf"((?:{_SIGN}|\s{{1,4}}(?:is|are|was|je|ist|lautet|es|est|é|to|jest|är|это)(?=\s)|{_UNSPACED_LINK})\s{{0,4}})"
+    rf"((?:{_SIGN}|\s{{1,4}}(?:is|are|was|je|ist|lautet|es|est|é|to|jest|är|это)(?=\s)|['’]s(?=\s)|{_UNSPACED_LINK})\s{{0,4}})"
     rf"{_VALUE}"
 )
 """A name, what links it, and the value: "heslo: ...", "密码是..."."""
@@ -58,15 +75,28 @@ NAMED = re.compile(
 NAME = re.compile(rf"(?i)(?:{_WORD}(?![^\W_])|({_UNSPACED}))[\"'`]?")
 FAR_LINK = re.compile(
     rf"(?i)(?:{_SIGN}"
-    r"|\s{1,4}(?:is|are|was|je|ist|lautet|es|est|é|jest|är|это|máme?|mame?|zní|zni|bude|byl[ao]?)(?=\s)"
+    r"|\s{1,4}(?:is|are|was|je|ist|lautet|es|est|é|jest|är|это|máme?|mame?|zní|zni|bude|byl[ao]?"
+    r"|(?:changed|set|reset) to)(?=\s)"
     rf"|{_UNSPACED_LINK})(?:\s{{1,4}}(?:now|still|currently|teď|ted|nyní|nyni|stále|stale)(?=\s))?\s{{0,4}}"
 )
 FAR_VALUE = re.compile(_VALUE)
 NEAR_VALUE = re.compile(rf"[ \t]{{1,4}}{_VALUE}")
 
+IN_FRONT = re.compile(
+    r"(?i)(?<![^\s(])([^\s,;:<>()\"'`\[\]]{6,60})\s(?:is|was|je|ist|est|es|è|é|to|jest|это)\s"
+    r"(?:the|my|our|das|mein|unser|le|mon|notre|la|mi|il|a|moje|naše|moja|мой|meu)\s(?:[^\W\d_]{2,20}[ -]){0,2}$"
+)
+"""hunter2 is my ..., before the name."""
+BEFORE = 64
+MORE_CODES = re.compile(
+    r"(?i)([,;]?\s{1,3}(?:(?:and|a|und|et|y)\s)?)(?=[a-z-]{0,12}\d)[a-z0-9]{3,12}(?:-[a-z0-9]{3,12}){0,4}(?![^\W_])"
+)
+"""Another one of a list: "1234-5678, 8765-4321"."""
+
 GAP_CHARACTERS, GAP_WORDS = 40, 4
 WINDOW = GAP_CHARACTERS + 24
 """The longest gap, and the longest link after it."""
+MOST_LINKS = 4
 GAP_END = re.compile(r"[\n;\[\]…]|[.,!?:](?=\s|$)")
 NOT_OF = frozenset(
     "manager managers policy policies generator length reset resets hint hints field fields prompt check checks "
@@ -81,16 +111,16 @@ NOT_OF = frozenset(
 
 def without_named(text: str, note: Callable[[str], str]) -> str:
     """The text without values that have a name. `note` makes the placeholder of a kind."""
+    plain = lowered(text)
+    if not any(held in plain for held in HELD):
+        return text
     return _without_far_values(_without_linked_values(text, note), note)
 
 
 def at_names(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """What `pattern.finditer` finds, for a pattern that begins with a name: many times faster, as names are few."""
-    plain = lowered(text)
-    if not any(held in plain for held in (*NAMES, *UNSPACED)):
-        return
     at = 0
-    for beginning in BEGINNING.finditer(plain):
+    for beginning in BEGINNING.finditer(lowered(text)):
         if beginning.start() >= at and (found := pattern.match(text, beginning.start())) is not None:
             yield found
             at = found.end()
@@ -103,29 +133,51 @@ def _without_linked_values(text: str, note: Callable[[str], str]) -> str:
     out: list[str] = []
     at = 0
     for match in at_names(NAMED, text):
-        name, link, value = match.groups()
-        if _is_value(name, link, value):
-            end = match.end() if _is_quoted(value) else _end_of(match, 3)
-            out += [text[at : match.start(3)], note(_kind_of(name))]
+        if match.start() >= at and (end := _linked_end(match)) is not None:
+            out += [text[at : match.start(3)], note(_kind_of(match[1]))]
             at = end
+            while match[1].lower().endswith("codes") and (more := MORE_CODES.match(text, at)) is not None:
+                out += [more[1], note(_kind_of(match[1]))]
+                at = more.end()
     return "".join([*out, text[at:]])
 
 
-def _is_value(name: str, link: str, value: str) -> bool:
+def _linked_end(match: re.Match[str]) -> int | None:
+    """Where the value ends; None: it is none."""
+    name, link, value = match.groups()
+    if _is_quoted(value):
+        return match.end() if _is_value(match) else None
+    end = _end_of(match, 3) if _is_value(match) else None
+    if _kind_of(name) != "password" or link.strip() == "to" or bare_value(value).startswith("["):
+        return end
+    find = signed_end if _is_sign(link) else told_end
+    if says_where(match.string, match.start(3)):
+        return None
+    longer = find(match.string, match.start(3), phrase=is_phrase(name))
+    return end if longer is None else max(longer, end or 0)
+
+
+def _is_value(match: re.Match[str]) -> bool:
     """After a sign or in quotes everything is a value; after "is" a plain word may belong to the sentence."""
+    name, link, value = match.groups()
     bare, lowered = bare_value(value), name.lower()
     if not bare or bare.startswith("["):
         return False  # "password: [password removed]"
     if lowered.startswith(("pin", "cv")):
-        return bare.isdecimal()  # not "the pin is in the drawer"
+        counted = UNITS.match(match.string, match.end()) is not None
+        return bare.isdecimal() and not counted  # not "the pin is in the drawer", nor "the pin is 4 digits long"
     if "token" in lowered and bare.isdecimal():
         return False  # "tokens: 5000"
     if link.strip() == "to" and not lowered.startswith("has"):
         return False  # "the password to Netflix"; the link is Polish
-    if any(sign in link for sign in ":=：＝>") or _is_quoted(value):
+    if link[0] in "'’":
+        return is_mixed(bare)  # "my password's hunter2"; not "the password's owner"
+    if _is_sign(link) or _is_quoted(value):
         return bare.lower() not in HARMLESS
+    if bare.isdecimal() and UNITS.match(match.string, match.end()) is not None:
+        return False  # "the password is 12 characters long"
     if not bare.isascii():
-        return any(character.isdigit() for character in bare)
+        return any(character.isdigit() for character in bare) and not is_prose(bare)
     return bare.lower() not in HARMLESS and (not bare.isalpha() or not bare.islower() or not _is_plain(name))
 
 
@@ -141,26 +193,58 @@ def _without_far_values(text: str, note: Callable[[str], str]) -> str:
     out: list[str] = []
     at = 0
     for name in at_names(NAME, text):
-        if name.start() >= at and (value := _far_value(text, name)) is not None:
-            out += [text[at : value.start(1)], note(_kind_of(name[0]))]
-            at = _end_of(value, 1)
+        if name.start() < at or (found := _far_value(text, name)) is None:
+            continue
+        start, end = found
+        if start >= at:
+            out += [text[at:start], note(_kind_of(name[0]))]
+            at = end
     return "".join([*out, text[at:]])
 
 
-def _far_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
+def _far_value(text: str, name: re.Match[str]) -> tuple[int, int] | None:
+    """Where the value of a name begins and ends."""
+    if (front := _in_front(text, name)) is not None:
+        return front.span(1)
     near = NEAR_VALUE.match(text, name.end())
     if near is not None and _is_near(name[0], near):
-        return near
+        return near.start(1), _end_of(near, 1)
     window = text[name.end() : name.end() + WINDOW]
     if not window[:1].isspace() and name[1] is None:
         return None
-    for link in FAR_LINK.finditer(window):
+    for link in islice(FAR_LINK.finditer(window), MOST_LINKS):
         if not _is_gap(window[: link.start()]):
             return None
         value = FAR_VALUE.match(text, name.end() + link.end())
-        if value is not None and _is_far(name[0], value):
-            return value
+        if value is None:
+            continue
+        if _is_far(name[0], value):
+            return value.start(1), _end_of(value, 1)
+        gap = window[: link.start()].casefold().split()
+        if gap and (end := _far_phrase_end(name[0], gap, link[0], value)) is not None:
+            return value.start(1), end
     return None
+
+
+def _in_front(text: str, name: re.Match[str]) -> re.Match[str] | None:
+    """What is said to be the password, right before the name: "hunter2 is my password"."""
+    if name.start() == 0 or text[name.start() - 1] not in " -" or _kind_of(name[0]) != "password":
+        return None
+    found = IN_FRONT.search(text, max(0, name.start() - BEFORE), name.start())
+    fits = found is not None and is_mixed(found[1]) and ENDING.match(text, name.end()) is not None
+    return found if fits else None
+
+
+def _far_phrase_end(name: str, gap: list[str], link: str, value: re.Match[str]) -> int | None:
+    """Where a secret of plain words ends; with words between it and its name they must say what it is of."""
+    if _kind_of(name) != "password" or _is_quoted(value[1]) or value[1].startswith("["):
+        return None
+    at = value.start(1)
+    if _is_sign(link):
+        if gap[0] not in OF or says_where(value.string, at):
+            return None
+        return far_end(value.string, at, phrase=is_phrase(name))
+    return told_end(value.string, at, phrase=True) if is_phrase(name) else None
 
 
 def _is_near(name: str, value: re.Match[str]) -> bool:
@@ -212,6 +296,10 @@ def _kind_of(name: str) -> str:
 def _end_of(match: re.Match[str], group: int) -> int:
     """Where the value ends, without the end of its sentence."""
     return match.start(group) + len(match[group].rstrip(".!?"))
+
+
+def _is_sign(link: str) -> bool:
+    return any(sign in link for sign in ":=：＝>")
 
 
 def _is_quoted(value: str) -> bool:

@@ -9,6 +9,7 @@ from gateway.surfaces.engram_intake import as_given, draft_of
 from gateway.surfaces.engram_runs import committed, source_of
 from gateway.surfaces.engram_scope import ScopedTopic, build_project
 from memory.errors import MemoryConflict, MemoryProblem, MemoryUnavailable
+from memory.redact import only_placeholders, redact
 from memory.text import cut
 
 if TYPE_CHECKING:
@@ -66,8 +67,11 @@ class EngramWrites:
         places: Places,
         properties: Mapping[str, str],
     ) -> Run:
-        """Without a helper model. Raises Problem where no topic takes single facts."""
+        """Without a helper model; what is nothing but a secret is left out. Raises Problem where no topic takes single
+        facts."""
         source = source_of(run, "tool")
+        if not (await self._memory.open()).policy.allow_secrets:
+            said = [one for one in said if not only_placeholders(redact(one.text).text)]
         sorted_in = as_given(said, known, cut)
         drafts = [draft_of(topic, one.text, places, properties, source, one.at) for topic, one in sorted_in]
         return await self._written(dataclasses.replace(run, note=NO_HELPER), drafts, places)

@@ -300,6 +300,13 @@ async def test_a_wrong_argument_is_told_to_the_model_and_changes_nothing(
     assert await all_of_it() == before
 
 
+async def test_a_model_is_told_that_nothing_but_a_secret_is_not_kept(model: Model) -> None:
+    text, is_error = await model.call(ANA, "ana", "MemoryAdd", text="sk-abcdefghijklmnopqrstuvwx")
+    assert is_error
+    assert "nothing but a secret" in text
+    assert "sk-" not in text
+
+
 async def test_a_secret_a_model_wants_to_keep_is_taken_out_and_it_is_told(model: Model) -> None:
     kept = await model.done(ANA, "ana", "MemoryAdd", text="The API key is sk-abcdefghijklmnopqrstuvwx")
     assert "sk-" not in orjson.dumps(kept).decode()

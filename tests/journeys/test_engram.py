@@ -325,6 +325,14 @@ async def test_a_secret_is_not_kept_and_what_is_too_long_fails_visibly(shop: Asy
     assert "8000 characters" in status.error
 
 
+async def test_what_is_nothing_but_a_secret_is_left_out_of_what_somebody_said(shop: AsyncEngramClient) -> None:
+    said = [MessageInput(role="user", content=text) for text in ("sk-ant-api03-" + "Ab1" * 30, "Owns a parrot.")]
+    run = await shop.memories.add(ConversationInput(messages=said), user_id="alice")
+    found = await shop.memories.search(query="x", user_id="alice", retrieval_config=FetchRetrieval(limit=None))
+    assert [memory.content for memory in found] == ["Owns a parrot."]
+    assert (await shop.runs.get(run.run_id)).status == "completed"
+
+
 async def test_a_conversation_in_which_nobody_said_anything_is_refused(shop: AsyncEngramClient) -> None:
     for messages in ([MessageInput(role="system", content="Be kind.")], [MessageInput(role="assistant", content="Hi")]):
         assert (await refusal(shop.memories.add(ConversationInput(messages=messages), user_id="alice")))[0] == 400

@@ -189,6 +189,16 @@ async def test_secrets_become_placeholders_and_the_caller_is_told(people: Client
     assert held == []
 
 
+async def test_what_is_nothing_but_a_secret_is_refused_and_it_says_what_to_do(people: Client) -> None:
+    for secret in ("ghp_abcdefghijklmnopqrstuvwxyz0123", "ghp_zyxwvutsrqponmlkjihgfedcba9876"):
+        status, problem = await call(people, "ana", "POST", "/v1/memories", {"text": secret})
+        assert status == 422
+        assert "write what it is for, without it" in problem["detail"]
+        assert secret not in str(problem)
+    _, page = await call(people, "ana", "GET", "/v1/memories")
+    assert page["memories"] == []
+
+
 async def test_a_project_is_shared_by_its_members_and_its_topics_are_the_administrators(people: Client) -> None:
     await call(people, "root", "POST", "/v1/projects", {"id": "shop", "members": ["ana"]})
     fact = await add(people, "ana", "The shop opens in May", pool="project:shop", topic="decisions")

@@ -294,6 +294,16 @@ async def test_a_write_beside_an_import_is_told_to_come_back_and_what_nobody_wai
     assert (await memories.add(BOB, Draft(text="Bob has a dog"))).outcome == "added"
 
 
+async def test_what_is_nothing_but_a_secret_is_left_out_of_an_import_and_its_line_is_told(memories: Memories) -> None:
+    secrets = [f"ghp_abcdefghijklmnopqrstuvwxyz{n:04}" for n in range(25)]
+    lines = [json.dumps({"type": "memory", "text": text}) for text in ("Ana has a cat", *secrets, "Ana has a dog")]
+    done = await taken_in(memories, ANA, "\n".join(lines))
+    assert done.added == 2
+    shown = ", ".join(f"line {n}" for n in range(2, 22))
+    assert done.notes == (f"25 memories hold nothing but a secret and were left out: {shown} and 5 more.",)
+    assert await memories.store.count(ANA) == 2
+
+
 async def test_long_memories_keep_their_order_and_lose_their_secrets(memories: Memories) -> None:
     told = [f"{n}: the password is hunter{n}. {'Ana likes long stories. ' * 100}" for n in range(20)]
     lines = "".join(json.dumps({"type": "memory", "text": text}) + "\n" for text in told)

@@ -109,6 +109,14 @@ def test_secrets_are_gone_before_anything_is_asked_or_kept() -> None:
     assert secret not in str(judged)
 
 
+def test_what_is_nothing_but_a_secret_is_not_learnt() -> None:
+    said, _ = clean_said([heard("ghp_abcdefghijklmnopqrstuvwxyz0123")])
+    proposals = [Proposal(op="add", text=text) for text in ("ghp_abcdefghijklmnopqrstuvwxyz0123", "[token removed]")]
+    judged = judge(proposals, given(said[0]))
+    assert judged.steps == []
+    assert judged.refused == ["holds nothing but a secret"] * 2
+
+
 def test_yesterday_becomes_the_day_it_was() -> None:
     assert resolve_dates("Ana moved yesterday", NOW) == "Ana moved 2026-05-09"
     assert resolve_dates("Ana se včera stěhovala", NOW) == "Ana se 2026-05-09 stěhovala"

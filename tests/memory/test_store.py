@@ -747,6 +747,21 @@ async def test_secrets_are_kept_only_where_the_configuration_says_so(tmp_path: P
         assert (await added(memories, "my password is hunter2")).text == "my password is hunter2"
 
 
+@pytest.mark.parametrize("secret", ["ghp_abcdefghijklmnopqrstuvwxyz0123", "4111 1111 1111 1111.", "[code removed]"])
+async def test_what_is_nothing_but_a_secret_is_refused_and_leaves_no_placeholder(
+    memories: Memories, secret: str
+) -> None:
+    with pytest.raises(InvalidMemory, match="nothing but a secret, which is not kept; write what it is for"):
+        await added(memories, secret)
+    fact = await added(memories, "Ana has a key")
+    with pytest.raises(InvalidMemory, match="nothing but a secret"):
+        await memories.update(ANA, fact.id, Change(text=secret))
+    other = await added(memories, "Ana has a door")
+    with pytest.raises(InvalidMemory, match="nothing but a secret"):
+        await memories.merge(ANA, [fact.id, other.id], secret, Change())
+    assert {one.text for one in (await memories.page(ANA))[0]} == {"Ana has a key", "Ana has a door"}
+
+
 @pytest.mark.parametrize("text", ["", " \n", "\0", "x" * 8001])
 async def test_what_cannot_be_kept_is_refused_with_its_place(memories: Memories, text: str) -> None:
     with pytest.raises(InvalidMemory, match="text"):
