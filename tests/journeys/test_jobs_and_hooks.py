@@ -19,7 +19,7 @@ from gateway.jobs.runs import RESTS_S
 from gateway.jobs.signatures import sign_github, sign_standard, verify
 from tests.bench.standin import StandIn
 from tests.journeys.daemon import Client, config, model_settings, running
-from tests.patience import PATIENCE_S, until
+from tests.patience import PATIENCE_S, until, until_equal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -378,6 +378,8 @@ async def test_what_was_replied_before_a_prefix_was_followed_is_not_sent(tmp_pat
                     sent.extend([turn] if followed_now else ())
                 await until(lambda: len(receiver.got) == len(sent))
                 await client.get("/v1/jobs")  # once the jobs are there, so is what is followed
+                # what is not noted as delivered before the stop comes again
+                await until_equal(lambda: client.get("/v1/deliveries?status=pending"), {"deliveries": [], "next": None})
         assert [body["data"]["turn"] for _, body in receiver.got] == sent
 
 
