@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from memory.chroma_files import clear_files, fill_new_memory, load_numbers, save_numbers
-from memory.index import IndexBroken, IndexNotOpen, by_collection
+from memory.index import IndexAway, IndexBroken, IndexNotOpen, by_collection
 from memory.pool_keys import PoolKeys
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class ChromaStore:
         """A daemon that died while it opened the index may have died of it: then the index begins anew."""
         import chromadb
 
+        if self._folder.exists() and not self._folder.is_dir():
+            raise IndexAway(f"A file stands where the folder of the vector index belongs: move {self._folder} away.")
         fill_new_memory()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._take_lock()

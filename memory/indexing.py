@@ -157,7 +157,7 @@ class Indexer:
     async def near(self, pools: Sequence[str] | None, text: str, limit: int) -> list[Near]:
         """Proposals for a query. Raises EmbeddingFailed and IndexBroken; then keywords have to do."""
         if self._state != "serving":
-            raise IndexBroken("The vector index is being built.")
+            raise IndexBroken(self._problem or "The vector index is being built.")
         (vector,) = await self._embedder.embed_queries([text])
         try:
             found = await self._index.near(pools, vector, limit)

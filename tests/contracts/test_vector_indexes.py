@@ -542,3 +542,14 @@ def test_pools_spread_over_all_collections() -> None:
         counts[collection_number(f"user:{number}")] += 1
     assert min(counts) > 50
     assert max(counts) < 170
+
+
+async def test_a_file_in_the_place_of_the_folder_is_told_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "index").write_text("x")
+    index = ChromaIndex(tmp_path / "index")
+    with pytest.raises(IndexAway, match=r"move .*index away"):
+        await index.open(ONE)
+    (tmp_path / "index").unlink()
+    await index.open(ONE)
+    assert await index.count() == 0
+    await index.close()

@@ -158,7 +158,7 @@ async def test_it_does_not_answer_before_it_is_whole() -> None:
     embedder = Picky()
     embedder.down = True
     async with running(ListIndex(), Texts(a="one", b="two"), embedder, "waiting") as one:
-        with pytest.raises(IndexBroken, match="being built"):
+        with pytest.raises(IndexBroken, match="refused"):
             await one.indexer.near(["user:ana"], "one", 1)
         assert one.indexer.status.problem == "refused"
         embedder.down = False
