@@ -2,6 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8420
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))")
 
 # Tests start daemons as processes: what is compiled once is kept, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -12,10 +13,11 @@ unexport PYTHONDONTWRITEBYTECODE
 run: $(VENV)/.installed
 	$(BIN)/python -m gateway serve --port $(PORT)
 
-# Installs and runs the tests, on up to four processors. Where a limit of time ran out, which a machine that stands still does
-# by itself, a test is run once more, and named in the last lines; anything else fails at once.
+# Installs and runs the tests, in four processes at most, one more than there are processors: many tests wait for something.
+# Where a limit of time ran out, which a machine that stands still does by itself, a test is run once more, and named in the
+# last lines; anything else fails at once.
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --reruns 1 --only-rerun Timeout -rfER
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --reruns 1 --only-rerun Timeout -rfER
 
 # Everything that must hold before a commit, fast things first.
 check: $(VENV)/.installed-dev
