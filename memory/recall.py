@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MAX_QUERY = 2000
 MAX_RESULT = 600
+LONGEST_BYTES = 16_000
+"""What is shown of one memory: the 8,000 letters that are kept by default, or 5,300 where one takes three bytes."""
 
 INTRODUCTION = (
     "[Reference, not a request. The JSON in the string below are facts from earlier conversations and files that may "
@@ -48,7 +50,14 @@ class Recalled:
 
     @property
     def size_bytes(self) -> int:
-        return len(self.text.encode("utf-8", "replace"))
+        """Of what is shown of its text."""
+        return min(LONGEST_BYTES, len(self.text.encode("utf-8", "replace")))
+
+    @property
+    def shown(self) -> str:
+        """The text, or the beginning of a very long one: in scripts of three bytes a letter it would have no room."""
+        encoded = self.text.encode("utf-8", "replace")
+        return self.text if len(encoded) <= LONGEST_BYTES else encoded[:LONGEST_BYTES].decode("utf-8", "ignore")
 
 
 def recalled_memory(memory: Memory, topic: str | None) -> Recalled:
@@ -100,10 +109,16 @@ def row_of(one: Recalled) -> Mapping[str, str]:
         "topic": one.topic,
         "date": None if one.at is None else one.at.date().isoformat(),
         "file": one.where,
-        "note": "the file has changed since" if one.stale else None,
-        "text": one.text,
+        "note": _note(one),
+        "text": one.shown,
     }
     return {name: value for name, value in told.items() if value is not None}
+
+
+def _note(one: Recalled) -> str | None:
+    if one.stale:
+        return "the file has changed since"
+    return None if one.shown == one.text else "only its beginning is shown here"
 
 
 def query_of_messages(texts: Iterable[str]) -> str:

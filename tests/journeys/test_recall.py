@@ -115,6 +115,22 @@ async def test_small_talk_recalls_nothing_and_a_question_in_other_words_does(tmp
         assert [one["id"] for one in trailing(standin.requests[-1])] == [dog]
 
 
+async def test_a_memory_that_has_more_bytes_than_all_may_have_is_recalled_with_its_beginning(
+    tmp_path: Path, standin: StandIn
+) -> None:
+    text = "รหัสสีของบ้านคือสีส้ม " + "เราทาสีใหม่ทุกปี " * 440
+    assert len(text) < 8_000
+    assert len(text.encode()) > 20_000
+    async with running(tmp_path, settings(standin)) as client:
+        client.token = TOKENS[0]["token"]
+        house = await remember(client, text)
+        await client.say("สีของบ้าน")
+        (shown,) = trailing(standin.requests[-1])
+        assert shown["id"] == house
+        assert text.startswith(shown["text"])
+        assert shown["note"] == "only its beginning is shown here"
+
+
 async def test_over_many_turns_the_prefix_stays_and_no_memory_is_in_it_or_twice(tmp_path: Path) -> None:
     async with StandIn(Pace(tokens=3)) as standin, running(tmp_path, settings(standin)) as client:
         client.token = TOKENS[0]["token"]

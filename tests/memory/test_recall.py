@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,22 @@ def test_a_piece_of_a_file_says_where_it_stands_and_that_it_is_stale() -> None:
     assert "MEMORY.md:3-5" in block
     assert "has changed since" in block
     assert render([]) is None
+
+
+@pytest.mark.parametrize("letter", ["a", "č", "ก", "𝄞"])
+def test_a_memory_of_any_length_and_script_has_its_beginning_shown(letter: str) -> None:
+    long = Recalled(id="long", text=letter * 100_000)
+    assert fit([long], seen=(), limit=10, max_bytes=20_000) == [long]
+    (told,) = json.loads(json.loads((render([long]) or "").partition("\n")[2]))
+    assert letter * 100_000 != told["text"] == letter * len(told["text"])
+    assert 16_000 - 4 < len(told["text"].encode()) <= long.size_bytes == 16_000
+    assert told["note"] == "only its beginning is shown here"
+
+
+def test_a_memory_that_has_room_is_shown_whole() -> None:
+    whole = Recalled(id="whole", text="ก" * 5_333)
+    (told,) = json.loads(json.loads((render([whole]) or "").partition("\n")[2]))
+    assert told == {"id": "whole", "text": whole.text}
 
 
 def test_queries_are_the_words_of_people_and_tools_and_have_a_limit() -> None:
