@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from memory.letter_case import lowered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
 DAYS: dict[str, int] = {
@@ -137,13 +138,19 @@ def _dated(text: str, at: datetime, put: Callable[[str, str], str]) -> str:
             pieces: list[str] = []
             end = 0
             for match in words.finditer(text):
-                if not (_is_named(text, match) or any(start < match.start() < stop for start, stop in quoted)):
+                if not (_is_named(text, match) or _is_within(match.start(), quoted)):
                     pieces += [text[end : match.start()], put(match[0], date_of(match, at))]
                     end = match.end()
             text = "".join([*pieces, text[end:]])
     except OverflowError:
         pass  # beyond the years 1 to 9999
     return text
+
+
+def _is_within(place: int, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether a place is inside one of spans that are in order."""
+    before = bisect_left(spans, (place, 0))
+    return before > 0 and place < spans[before - 1][1]
 
 
 def _is_named(text: str, match: re.Match[str]) -> bool:

@@ -84,13 +84,14 @@ class Writes:
     def _with_dates(self, text: str, *former: str) -> str:
         """What somebody writes, with the dates of words like yesterday. Such words in `former` texts were said another
         day: then none is added. What is learnt has its dates from when it was said."""
-        if self._viewer.origin not in DELIBERATE:
+        longest = self._policy.max_characters
+        if self._viewer.origin not in DELIBERATE or len(text) > longest:
             return text
         today = self._op.now.astimezone(self._zone)
         if any(add_dates(one, today) != one for one in former):
             return text
         dated = add_dates(text, today)
-        return dated if len(dated) <= self._policy.max_characters else text
+        return dated if len(dated) <= longest else text
 
     async def _taken_over(self, one: _Prepared, there: Mapping[str, Memory], known: Known) -> Written | Forgotten:
         """What was taken over before stays as it is here, whatever became of it; so does the one memory of a topic."""

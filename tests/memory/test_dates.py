@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -124,3 +125,14 @@ def test_any_text_at_any_time_is_dated_once(dates: Callable[[str, datetime], str
 def test_the_edges_of_the_calendar_raise_nothing(text: str) -> None:
     for at in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
         assert resolve_dates(text, at)
+
+
+@pytest.mark.parametrize("piece", ['"a" yesterday ', "„a“ gestern ", "“", '"', "yesterday ", "last "])
+def test_the_time_is_linear_whatever_is_quoted(piece: str) -> None:
+    def taken_s(size: int) -> float:
+        text = piece * (size // len(piece))
+        begun = time.process_time()
+        add_dates(text, AT)
+        return time.process_time() - begun
+
+    assert min(taken_s(200_000) for _ in range(3)) < 20 * max(0.005, min(taken_s(25_000) for _ in range(3)))
