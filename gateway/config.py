@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import unicodedata
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin
@@ -26,6 +25,7 @@ from gateway.models.policy import LOCAL, ModelPolicy, RolesPolicy
 from gateway.schedules import BadSchedule, parse_cron
 from gateway.surfaces.policy import EngramPolicy, EngramProjectPolicy
 from memory.policy import MemoryPolicy
+from memory.records import composed
 from sessions.policy import CleanupPolicy, Policy, QueuePolicy, SessionsPolicy, TurnPolicy
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _told_apart(hooks: tuple[HookPolicy, ...]) -> tuple[HookPolicy, ...]:
 
 def _agents_by_id(agents: dict[str, AgentPolicy]) -> dict[str, AgentPolicy]:
     """By the ids keys have, which are in NFC."""
-    known = {unicodedata.normalize("NFC", name): policy for name, policy in agents.items()}
+    known = {composed(name): policy for name, policy in agents.items()}
     if len(known) < len(agents):
         raise ValueError("an agent is given twice, with its accents written in two ways")
     return known

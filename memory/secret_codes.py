@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from memory.letter_case import lowered
 from memory.secret_shapes import CARD
 from memory.secret_values import ENDING, OF, UNITS
+from memory.text import fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -66,16 +66,8 @@ WINDOW, AROUND, MOST_WORDS = 80, 48, 7
 AND = frozenset("and or but nor nebo ale und oder aber et ou y и или но".split())
 
 
-def _folded(text: str) -> str:
-    """Without case and accents."""
-    if text.isascii():
-        return text.lower()
-    apart = unicodedata.normalize("NFD", text.casefold())
-    return "".join(character for character in apart if not unicodedata.combining(character))
-
-
 LOCKS = frozenset(
-    _folded(
+    fold(
         "alarm door gate lock unlock padlock safe garage entry entrance access disarm keypad intercom doorbell vault "
         "verification security voicemail open opens opened keybox locker pin "
         "otevír otevř odemč dveř dver vrat brán bran zámek zámk trezor sejf garáž vchod vstup odemyk "
@@ -90,7 +82,7 @@ LOCKS = frozenset(
 )
 """What a secret code opens, by the beginnings of the words."""
 OTHERS = frozenset(
-    _folded(
+    fold(
         "area zip postal postcode post error status exit return response http dress qr bar source country product item "
         "color colour promo promotion discount voucher coupon gift airport iata tax currency language order flight "
         "booking reservation dial dialling dialing swift sort iso class course model reference ref tracking project "
@@ -233,7 +225,7 @@ def _any_of(words: Iterable[str], beginnings: frozenset[str]) -> bool:
 
 def _begins(word: str, beginnings: frozenset[str]) -> bool:
     """Whether a word begins with one of them; a short one has a short ending only: "land", not "landing"."""
-    folded = _folded(word)
+    folded = fold(word)
     whole = len(folded)
     return any(folded[:length] in beginnings for length in range(max(2, min(whole - 2, 5)), whole + 1))
 
