@@ -132,6 +132,7 @@ class MemoryPart:
                 count = await memories.store.count(UPKEEP, Filters(pools=(pool,)))
                 if count:
                     move = f"sessiond memory export --pool {pool} -o FILE; sessiond memory import FILE --pool {own}"
+                    move += "; then delete them there"
                     log.warning("memory.left_behind", pool=str(pool), memories=count, person=person, move=move)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOST_RESULT = "No result: the call was cut off before it finished."
 LEFT_THE_LINE = frozenset({"stopped", "interrupted"})
-"""Codes of turns that have failed while they waited; others were asked."""
+"""Codes of turns that have failed while they waited, or were cut by a crash and not asked again; others were asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

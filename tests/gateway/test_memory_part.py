@@ -40,6 +40,7 @@ async def test_memories_of_a_peer_that_was_linked_later_are_named_with_the_comma
             "user:telegram:1",
             1,
             "ana",
-            "sessiond memory export --pool user:telegram:1 -o FILE; sessiond memory import FILE --pool user:ana",
+            "sessiond memory export --pool user:telegram:1 -o FILE; sessiond memory import FILE --pool user:ana; "
+            "then delete them there",
         )
     ]
