@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sqlite3
 from contextlib import closing
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, MetaData, String, Table, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.util import await_only, greenlet_spawn
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from sqlalchemy.engine import Dialect
 
 BUSY_TIMEOUT_MS = 10_000
 LOG_PAGES = 4_000
@@ -59,24 +63,9 @@ async def open_database(path: Path, tables: MetaData = metadata, *, synchronous:
 
     `synchronous="FULL"`: what is committed survives a power cut too.
     """
-    engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
-
-    @event.listens_for(engine.sync_engine, "connect")
-    def _prepare(connection: Any, _record: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-        cursor = connection.cursor()
-        for pragma in (
-            f"busy_timeout={BUSY_TIMEOUT_MS}",
-            "secure_delete=ON",
-            f"synchronous={synchronous}",
-            f"wal_autocheckpoint={LOG_PAGES}",
-        ):
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
-
-    @event.listens_for(engine.sync_engine, "invalidate")
-    def _let_go(connection: Any, _record: Any, _error: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-        _roll_back(connection.driver_connection)
-
+    factory = partial(_Connection, synchronous=synchronous)
+    engine = create_async_engine(f"sqlite+aiosqlite:///{path}", connect_args={"factory": factory})
+    event.listen(engine.sync_engine, "do_connect", _connect)
     try:
         await asyncio.to_thread(_prepare_file, path)
         async with engine.begin() as connection:
@@ -87,14 +76,52 @@ async def open_database(path: Path, tables: MetaData = metadata, *, synchronous:
     return engine
 
 
-def _roll_back(connection: Any) -> None:
-    """Before a connection is closed whose caller was cancelled: SQLite keeps it, and its lock on the file, until the
-    cursors of what was cut off are collected, which may take minutes.
+class _Connection(sqlite3.Connection):
+    """Made with its settings in one step, and closed with its cursors.
 
-    Stepping into it puts the rollback in the connection's line; nobody waits for its end.
+    A cursor of a caller who was cancelled is there until it is collected, which may take minutes. SQLite would keep the
+    file open for it, and the lock on it.
     """
-    with contextlib.suppress(StopIteration, ValueError):  # ValueError: it is closed already
-        connection.rollback().send(None)
+
+    def __init__(self, *values: Any, synchronous: str, **named: Any) -> None:
+        super().__init__(*values, **named)
+        self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
+        for pragma in (
+            f"busy_timeout={BUSY_TIMEOUT_MS}",
+            "secure_delete=ON",
+            f"synchronous={synchronous}",
+            f"wal_autocheckpoint={LOG_PAGES}",
+        ):
+            self.execute(f"PRAGMA {pragma}")
+
+    def cursor(self, *values: Any, **named: Any) -> Any:
+        """`execute` comes here too."""
+        cursor = super().cursor(*values, **named)
+        self._cursors.add(cursor)
+        return cursor
+
+    def close(self) -> None:
+        for cursor in list(self._cursors):
+            cursor.close()
+        super().close()
+
+
+def _connect(dialect: Dialect, _record: Any, values: list[Any], named: dict[str, Any]) -> Any:
+    return await_only(_opened(asyncio.ensure_future(greenlet_spawn(dialect.connect, *values, **named))))
+
+
+async def _opened(opening: asyncio.Future[Any]) -> Any:
+    """The connection, opened to its end: aiosqlite forgets one whose caller is cancelled, and never closes it."""
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close)
+        raise
+
+
+def _close(opening: asyncio.Future[Any]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().driver_connection.stop()
 
 
 preparing = Lock()

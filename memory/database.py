@@ -36,7 +36,7 @@ class Records:
         self._wait_s = wait_s
         self._writer = asyncio.Lock()
         self.sqlite = engine.dialect.name == "sqlite"
-        self._plain = _plain_engine(engine) if self.sqlite else None
+        self._plain = _Plain(engine) if self.sqlite else None
 
     async def migrate(self) -> None:
         """Makes or changes the tables. Alembic reads its steps from files, and waits: in a thread, for SQLite.
@@ -66,7 +66,7 @@ class Records:
         """
         try:
             if self._plain is not None:
-                return await asyncio.to_thread(_in_plain, self._plain, work)
+                return await asyncio.to_thread(self._plain.read, work)
             async with self._engine.connect() as connection:
                 return await connection.run_sync(work)
         except (DBAPIError, OSError) as error:
@@ -139,24 +139,29 @@ def _short(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error)
 
 
-def _plain_engine(engine: AsyncEngine) -> Engine:
+class _Plain:
     """A second way to the same file, for threads; it is closed with the first."""
-    plain = create_engine(engine.url.set(drivername="sqlite"), connect_args={"timeout": BUSY_S})
 
-    @event.listens_for(engine.sync_engine, "engine_disposed")
-    def _close(_engine: Engine) -> None:  # pyright: ignore[reportUnusedFunction]
-        plain.dispose()
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = create_engine(engine.url.set(drivername="sqlite"), connect_args={"timeout": BUSY_S})
+        self._closed = False
+        event.listen(engine.sync_engine, "engine_disposed", self._close)
 
-    return plain
+    def read(self, work: Callable[[Connection], T]) -> T:
+        try:
+            with self._engine.connect() as connection:
+                # SQLite cannot read the schema anew while it opens full text: a table that another part of the daemon
+                # makes then fails the search (SQLITE_SCHEMA). Within a transaction whose schema was read, none appears.
+                connection.exec_driver_sql("BEGIN")
+                connection.exec_driver_sql("SELECT 1 FROM sqlite_master LIMIT 1").all()
+                return work(connection)
+        finally:
+            if self._closed:  # the caller was cancelled, the thread was not
+                self._engine.pool.dispose()
 
-
-def _in_plain(engine: Engine, work: Callable[[Connection], T]) -> T:
-    with engine.connect() as connection:
-        # SQLite cannot read the schema anew while it opens full text: a table that another part of the daemon makes
-        # then fails the search (SQLITE_SCHEMA). Within a transaction whose schema was read, none appears.
-        connection.exec_driver_sql("BEGIN")
-        connection.exec_driver_sql("SELECT 1 FROM sqlite_master LIMIT 1").all()
-        return work(connection)
+    def _close(self, _engine: Engine) -> None:
+        self._closed = True
+        self._engine.pool.dispose()
 
 
 def _migrate_file(url: URL) -> None:

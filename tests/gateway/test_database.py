@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -12,11 +11,14 @@ from sqlalchemy import MetaData
 
 from gateway import database
 from gateway.database import open_database
+from tests.memory.leftovers import not_collected, open_files
+from tests.patience import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PARTS = 4
+STOPS, LONGEST_S = 100, 0.02
 
 
 async def test_a_new_file_is_opened_by_all_parts_at_once(tmp_path: Path) -> None:
@@ -51,8 +53,7 @@ async def test_a_write_whose_caller_is_cancelled_leaves_no_lock(tmp_path: Path) 
             begun.set()
             await connection.exec_driver_sql(f"{numbers} SELECT count(*) FROM n UNION ALL SELECT i FROM n")
 
-    gc.disable()
-    try:
+    with not_collected():
         writing = asyncio.create_task(write())
         await begun.wait()
         await asyncio.sleep(0.02)
@@ -61,6 +62,25 @@ async def test_a_write_whose_caller_is_cancelled_leaves_no_lock(tmp_path: Path) 
         assert writing.cancelled()
         with closing(sqlite3.connect(tmp_path / "state.db", timeout=5, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-    finally:
-        gc.enable()
         await engine.dispose()
+        assert open_files(tmp_path) == []
+
+
+async def test_a_caller_cancelled_at_any_moment_leaves_no_file_open(tmp_path: Path) -> None:
+    """As a daemon that is stopped while it starts."""
+
+    async def write() -> None:
+        async with engine.begin() as connection:
+            await connection.exec_driver_sql("CREATE TABLE one (number INTEGER)")
+            await connection.exec_driver_sql("SELECT number FROM one")
+
+    with not_collected():
+        for turn in range(STOPS):
+            engine = await open_database(tmp_path / f"{turn}.db", MetaData())
+            await engine.dispose()
+            writing = asyncio.create_task(write())
+            await asyncio.wait({writing}, timeout=turn * LONGEST_S / STOPS)
+            writing.cancel()
+            await asyncio.wait({writing})
+            await engine.dispose()
+        await until(lambda: open_files(tmp_path) == [])

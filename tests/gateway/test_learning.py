@@ -21,6 +21,7 @@ from memory.learning import Lesson, Mark
 from memory.policy import LearnPolicy
 from memory.records import Change, Draft, Filters, ListQuery, Source, TopicDraft, Viewer, user_pool
 from tests.gateway.test_memory_tools import Opened
+from tests.memory.leftovers import files_with_text
 from tests.memory.opened import opened, person
 
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ async def test_secrets_reach_neither_the_helper_nor_the_store(tmp_path: Path) ->
         assert secret not in str(t.helper.asked)
         assert run.redacted == 2
         assert secret not in str(await t.texts())
-        assert secret.encode() not in (tmp_path / "state.db").read_bytes()
+        assert files_with_text(tmp_path, secret) == []
 
 
 async def test_topics_with_scopes_are_learnt_into_their_scope(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ async def test_housekeeping_comes_by_the_scheduler_also_after_the_machine_slept(
         assert uploads(tmp_path) == 0
         await client.daemon.parts.archive.cleared(10)
         for database in tmp_path.glob("search.db*"):
-            database.unlink()
+            database.unlink(missing_ok=True)
         await pass_time(client, clock, 31)
         async with asyncio.timeout(PATIENCE_S):
             while not (tmp_path / "search.db").exists():

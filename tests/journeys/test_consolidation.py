@@ -14,6 +14,7 @@ from tests.journeys.daemon import Client, config, running
 from tests.journeys.helpers import Helper
 from tests.journeys.test_memories import TOKENS, add, call
 from tests.journeys.test_memory_runs import ended, start
+from tests.memory.leftovers import files_with_text
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -88,8 +89,7 @@ async def test_secrets_and_orders_in_an_answer_do_no_harm(tmp_path: Path) -> Non
         run = await ended(client, "ana", await start(client, "ana", kind="consolidate"))
         assert (run["state"], run["counts"]) == ("done", {})
         assert await texts(client) == {"Ana drinks tea", "Ana lives in Brno"}
-    held = [p.name for p in (tmp_path / "data").rglob("*") if p.is_file() and key.encode() in p.read_bytes()]
-    assert held == []
+    assert files_with_text(tmp_path / "data", key) == []
 
 
 async def test_a_person_who_wants_it_gets_it_after_enough_conversations(tmp_path: Path) -> None:

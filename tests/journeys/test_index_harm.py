@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -42,20 +43,26 @@ async def until_served(client: Client, harmed: Path | None = None) -> None:
 
 
 def harm(folder: Path, how: str) -> None:
+    """The daemon goes on, and may remove a file before it is harmed."""
     if how == "deleted":
         shutil.rmtree(folder)
     files = [file for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
     for file in files:
-        match how:
-            case "zeros":
-                file.write_bytes(b"\0" * file.stat().st_size)
-            case "noise":
-                file.write_bytes(os.urandom(file.stat().st_size))
-            case "cut":
-                os.truncate(file, min(50, file.stat().st_size))
-            case _:
-                if file.name == "chroma.sqlite3":
-                    file.unlink()
+        with suppress(FileNotFoundError):
+            harm_file(file, how)
+
+
+def harm_file(file: Path, how: str) -> None:
+    match how:
+        case "zeros":
+            file.write_bytes(b"\0" * file.stat().st_size)
+        case "noise":
+            file.write_bytes(os.urandom(file.stat().st_size))
+        case "cut":
+            os.truncate(file, min(50, file.stat().st_size))
+        case _:
+            if file.name == "chroma.sqlite3":
+                file.unlink()
 
 
 @pytest.mark.parametrize("how", ["deleted", "zeros", "noise", "cut", "database deleted"])

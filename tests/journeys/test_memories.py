@@ -157,8 +157,7 @@ async def test_what_is_deleted_for_good_is_in_no_file_and_no_import_brings_it_ba
     _, exported = await call(people, "ana", "GET", "/v1/memories/export")
     assert SECRET.encode() in exported
     assert (await call(people, "ana", "POST", f"{path}/purge"))[1] == {"purged": 1, "cleared": True}
-    held = [p.name for p in (tmp_path / "data").rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
-    assert held == []
+    assert files_with_text(tmp_path / "data", SECRET) == []
     assert (await call(people, "ana", "GET", path))[0] == 404
     assert SECRET not in str(await call(people, "ana", "GET", f"{path}/history"))
     status, taken = await call(people, "ana", "POST", "/v1/memories/import", {"content": exported.decode()})
@@ -185,8 +184,7 @@ async def test_secrets_become_placeholders_and_the_caller_is_told(people: Client
         people, "ana", "PATCH", f"/v1/memories/{kept['id']}", {"text": "token: ghp_abcdefghijklmnopqrstuvwxyz0123"}
     )
     assert edited["redacted"] == ["token"]
-    held = [p.name for p in (tmp_path / "data").rglob("*") if p.is_file() and b"Kn0edel" in p.read_bytes()]
-    assert held == []
+    assert files_with_text(tmp_path / "data", "Kn0edel") == []
 
 
 async def test_what_is_nothing_but_a_secret_is_refused_and_it_says_what_to_do(people: Client) -> None:

@@ -164,7 +164,7 @@ async def test_harmed_while_it_runs_it_is_made_anew_and_words_serve(tmp_path: Pa
                     file.write_bytes(b"\0" * file.stat().st_size)
             case _:
                 for file in tmp_path.glob("search.db*"):
-                    file.unlink()
+                    file.unlink(missing_ok=True)
                 client.daemon.parts.archive.check()
         speaks(client, "ana")
         await client.say("Is anybody there?")

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import event
+from sqlalchemy import MetaData, event
 from sqlalchemy.pool import Pool
 
 from gateway.clock import ManualClock
+from gateway.database import open_database
+from memory.database import Records
 from memory.records import Draft
+from tests.memory.leftovers import not_collected, open_files
 from tests.memory.opened import opened, person
+from tests.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from sqlalchemy import Connection
 
 ANA = person("ana")
 
@@ -42,6 +50,25 @@ def tables_made_while_full_text_opens(path: Path) -> Iterator[list[str]]:
             yield made
         finally:
             event.remove(Pool, "connect", connected)
+
+
+async def test_a_read_whose_caller_is_cancelled_leaves_no_file_open(tmp_path: Path) -> None:
+    """Its thread goes on after the engine is closed."""
+    reading, closed = Event(), Event()
+
+    def read(_connection: Connection) -> None:
+        reading.set()
+        assert closed.wait(PATIENCE_S)
+
+    with not_collected():
+        engine = await open_database(tmp_path / "state.db", MetaData())
+        caller = asyncio.create_task(Records(engine).read(read))
+        await until(reading.is_set)
+        caller.cancel()
+        await asyncio.wait({caller})
+        await engine.dispose()
+        closed.set()
+        await until(lambda: open_files(tmp_path) == [])
 
 
 async def test_a_search_is_answered_while_other_parts_of_the_daemon_make_their_tables(tmp_path: Path) -> None:

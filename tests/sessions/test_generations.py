@@ -14,6 +14,7 @@ from sessions.entries import CarriedEntry, CompactionEntry, Covers, Entry, Summa
 from sessions.files import Disk, FaultyFiles, OsFiles, StorageError
 from sessions.index import JOURNAL, SNAPSHOT
 from sessions.session import SessionGone
+from tests.memory.leftovers import files_with_text
 from tests.patience import PATIENCE_S, until
 from tests.sessions.test_store import KEY, closed, opened, say, texts
 
@@ -269,11 +270,11 @@ async def test_the_index_on_disk_soon_names_no_deleted_session(tmp_path: Path) -
     session = await store.active(KEY)
     await say(store, session, "The photographs are in the attic")
     await store._flush(sync=True)
-    index = [tmp_path / SNAPSHOT, tmp_path / JOURNAL]
-    assert any(b"attic" in path.read_bytes() for path in index if path.exists())
+    index = {SNAPSHOT, JOURNAL}
+    assert index & set(files_with_text(tmp_path, "attic"))
     await store.delete(session.id)
     store.clear_deleted()
-    await until(lambda: not any(b"attic" in path.read_bytes() for path in index if path.exists()))
+    await until(lambda: not index & set(files_with_text(tmp_path, "attic")))
     await closed(store, loop)
 
 
