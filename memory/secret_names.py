@@ -82,6 +82,14 @@ FAR_LINK = re.compile(
 FAR_VALUE = re.compile(_VALUE)
 NEAR_VALUE = re.compile(rf"[ \t]{{1,4}}{_VALUE}")
 
+ACT_LINK = re.compile(r"(?i)((?:\s[^\W_]{1,20}){0,4}?)\sto\s{1,4}")
+"""What links a name to what it was set to; between them may stand what it is of."""
+ACT = re.compile(
+    r"(?i)(?<![^\W_])(?:set|sets|setting|change[ds]?|changing|reset|resets|resetting|updated?|updating|switched|switching)"
+    r"\s(?:[^\W_]{1,20}(?:['’]s)?[ -]){0,3}$"
+)
+DASH = re.compile(r"\s{1,4}[-–—]\s{1,4}")
+
 IN_FRONT = re.compile(
     r"(?i)(?<![^\s(])([^\s,;:<>()\"'`\[\]]{6,60})\s(?:is|was|je|ist|est|es|è|é|to|jest|это)\s"
     r"(?:the|my|our|das|mein|unser|le|mon|notre|la|mi|il|a|moje|naše|moja|мой|meu)\s(?:[^\W\d_]{2,20}[ -]){0,2}$"
@@ -206,6 +214,8 @@ def _far_value(text: str, name: re.Match[str]) -> tuple[int, int] | None:
     """Where the value of a name begins and ends."""
     if (front := _in_front(text, name)) is not None:
         return front.span(1)
+    if (value := _set_value(text, name)) is not None:
+        return value.start(1), _end_of(value, 1)
     near = NEAR_VALUE.match(text, name.end())
     if near is not None and _is_near(name[0], near):
         return near.start(1), _end_of(near, 1)
@@ -233,6 +243,21 @@ def _in_front(text: str, name: re.Match[str]) -> re.Match[str] | None:
     found = IN_FRONT.search(text, max(0, name.start() - BEFORE), name.start())
     fits = found is not None and is_mixed(found[1]) and ENDING.match(text, name.end()) is not None
     return found if fits else None
+
+
+def _set_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
+    """What a password is said to be set to, or what stands behind a dash: "I changed my password to hunter2"."""
+    if _kind_of(name[0]) != "password":
+        return None
+    link = dash = DASH.match(text, name.end())
+    if link is None and ACT.search(text, max(0, name.start() - BEFORE), name.start()) is not None:
+        link = ACT_LINK.match(text, name.end())
+        if link is not None and link[1] and link[1].split()[0].casefold() not in OF:
+            return None
+    value = None if link is None else FAR_VALUE.match(text, link.end())
+    if value is None or not is_mixed(bare_value(value[1])):
+        return None
+    return value if dash is None or ENDING.match(text, _end_of(value, 1)) is not None else None
 
 
 def _far_phrase_end(name: str, gap: list[str], link: str, value: re.Match[str]) -> int | None:
