@@ -16,33 +16,23 @@ from sessions.cache import SessionCache
 from sessions.context import uncarried
 from sessions.entries import (
     EPOCH,
-    CarriedEntry,
     CompactionEntry,
     EndedEntry,
     EndReason,
     Entry,
-    Header,
     ResumedEntry,
-    UserEntry,
     session_of_turn,
     turn_id,
 )
 from sessions.files import StorageError
+from sessions.generations import Generations, attached
+from sessions.index_writer import IndexWriter
 from sessions.keys import MalformedKey, parse_key, person_of
-from sessions.lines import scan
-from sessions.packing import (
-    pack_beside,
-    read_transcript,
-    remove_packed,
-    remove_plain,
-    transcript_size,
-    unpack_beside,
-)
+from sessions.packing import pack_beside, remove_packed, remove_plain, unpack_beside
 from sessions.record import SessionRecord, SessionSettings
 from sessions.recovery import StartReport, clear_leftover, reconcile, remove_session
 from sessions.session import Request, Session, SessionGone
 from sessions.tally import tallied
-from sessions.transcript import Transcript, transcript_path
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -53,9 +43,9 @@ if TYPE_CHECKING:
     from sessions.index import Index
     from sessions.keys import SessionKey
     from sessions.policy import SessionsPolicy
+    from sessions.transcript import Transcript
 
 WRITERS = 32
-FLUSH_RETRY_S = 1.0
 FORMER_REQUESTS_BYTES = 16 * 1024 * 1024  # how far back a request id is looked for after a restart
 
 log = structlog.get_logger()
@@ -83,18 +73,17 @@ class SessionStore:
         self._clock = clock
         self._blobs = blobs or Blobs(files, data_dir)
         self._sync = policy.durability == "fsync"
+        self._generations = Generations(files, data_dir, sync=self._sync)
         self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="transcript")
         self._index: Index
+        self._writer: IndexWriter
         self._live: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._kept = SessionCache(policy.cache_bytes)
         self._fresh: dict[str, Session] = {}
         self._opening: dict[str, asyncio.Future[Session]] = {}
         self._writes: set[asyncio.Task[Any]] = set()
-        self._dirty = asyncio.Event()
-        self._clearing = False
         self.changed: list[Callable[[str], None]] = []
         """Told the id of every session whose transcript has grown, moved on or gone; they must not wait."""
-        self._waiting: list[asyncio.Future[None]] = []
         self.after_append: list[Callable[[Session, Sequence[Entry]], None]] = []
 
     # --- life -----------------------------------------------------------------------------------------------------
@@ -104,11 +93,12 @@ class SessionStore:
         self._index, report = await self._in_thread(
             lambda: reconcile(self._files, self._data_dir, now=self._clock.now(), stamp=self._clock.new_id())
         )
+        self._writer = IndexWriter(self._index, self._in_thread, self._clock.sleep, sync=self._sync)
         for session in report.finished_deletions:
             await self._in_thread(lambda session=session: self._blobs.release_all(session))
         given = self._give_private_chats()
         if report.changed or given:
-            self._dirty.set()
+            self._writer.soon()
         return report
 
     def _give_private_chats(self) -> int:
@@ -125,35 +115,12 @@ class SessionStore:
         return given
 
     async def run(self) -> None:
-        """Writes index changes behind the replies. A full disk delays it; the transcripts are the truth."""
-        while True:
-            await self._dirty.wait()
-            self._dirty.clear()
-            waiting, self._waiting = self._waiting, []
-            try:
-                await self._flush(sync=self._sync and bool(waiting))
-                if self._index.needs_snapshot or self._clearing:
-                    await self._snapshot(clean=False)
-                    self._clearing = False
-            except StorageError as error:
-                log.warning("index.not_written", error=str(error), retry_s=FLUSH_RETRY_S)
-                _settle(waiting, error)
-                self._dirty.set()
-                await self._clock.sleep(FLUSH_RETRY_S)
-            except asyncio.CancelledError:
-                self._waiting = waiting + self._waiting
-                self._dirty.set()
-                raise
-            _settle(waiting, None)
-
-    async def _flush(self, *, sync: bool) -> None:
-        await self._in_thread(lambda: self._index.flush(sync=sync))
+        """Writes index changes behind the replies."""
+        await self._writer.run()
 
     def clear_deleted(self) -> None:
         """Sees to it that the index on disk names no deleted session: to be called now and then."""
-        if self._index.holds_deleted:
-            self._clearing = True
-            self._dirty.set()
+        self._writer.clear_deleted()
 
     async def stop(self) -> None:
         """Waits for running writes, then leaves a snapshot that the next start can trust."""
@@ -162,15 +129,8 @@ class SessionStore:
             await asyncio.wait(self._writes)
             index.cancel()
             await asyncio.wait({index})
-        try:
-            await self._snapshot(clean=True)
-        except StorageError as error:
-            log.warning("index.no_snapshot", error=str(error))
+        await self._writer.close()
         self._threads.shutdown()
-
-    async def _snapshot(self, *, clean: bool) -> None:
-        snapshot = self._index.prepare_snapshot(clean=clean)
-        await self._in_thread(lambda: self._index.commit_snapshot(snapshot))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -259,7 +219,7 @@ class SessionStore:
         """Also from generations before the one that was read at open: they are read once, the newest first."""
         if request_id not in session.requests and not session.requests_whole:
             record = session.record
-            former = await self._in_thread(lambda: self._read_former(record, limit_bytes=FORMER_REQUESTS_BYTES))
+            former = await self._in_thread(lambda: self._generations.former(record, limit_bytes=FORMER_REQUESTS_BYTES))
             session.know_requests(former)
         return session.requests.get(request_id)
 
@@ -277,20 +237,11 @@ class SessionStore:
             settings=previous.settings if previous else SessionSettings(),
             previous=previous.session if previous else None,
         )
-        return Session(record, self._transcript(record), ())
-
-    def _transcript(self, record: SessionRecord) -> Transcript:
-        return Transcript.create(self._files, self._path(record), _header(record), sync=self._sync)
-
-    def _path(self, record: SessionRecord) -> Path:
-        return transcript_path(self._data_dir, record.agent, record.session, record.generation)
+        return Session(record, self._generations.create(record), ())
 
     async def _read(self, record: SessionRecord) -> Session:
         stamp = self._clock.new_id()
-        path, header = self._path(record), _header(record)
-        transcript, scan = await self._in_thread(
-            lambda: Transcript.open(self._files, path, stamp=stamp, sync=self._sync, header=header)
-        )
+        transcript, scan = await self._in_thread(lambda: self._generations.open(record, stamp))
         for problem in scan.problems:
             log.warning(
                 "transcript.problem", session=record.session, kind=problem.kind, offset=problem.offset, seq=problem.seq
@@ -347,7 +298,7 @@ class SessionStore:
             return entries
 
     def _write(self, session: Session, entries: Sequence[Entry]) -> None:
-        fresh = [sha256 for sha256 in _attached(entries) if self._blobs.refer(sha256, session.id)]
+        fresh = [sha256 for sha256 in attached(entries) if self._blobs.refer(sha256, session.id)]
         try:
             session.transcript.append(entries)
         except StorageError:
@@ -378,7 +329,7 @@ class SessionStore:
         self._live[session.id] = session
         self._kept.keep(session)
         self._index.put(session.record)
-        self._dirty.set()
+        self._writer.soon()
         self._tell(session.id)
 
     def _tell(self, session_id: str) -> None:
@@ -394,14 +345,7 @@ class SessionStore:
             if self._fresh.get(session.record.key) is session:
                 return
             self._index.put(session.record)
-            await self._journaled()
-
-    async def _journaled(self) -> None:
-        """Waits until the index's changes are synced. Raises StorageError."""
-        written = asyncio.get_running_loop().create_future()
-        self._waiting.append(written)
-        self._dirty.set()
-        await written
+            await self._writer.written()
 
     async def move_generation(
         self,
@@ -442,14 +386,14 @@ class SessionStore:
             (last,) = self._stamped(session, [outcome], False)
             following = dataclasses.replace(old, generation=generation, last_seq=last.seq, previous=f"{old.generation}")
             opening = self._stamped_after(last.seq, drafts)
-            transcript = self._transcript(following)
+            transcript = self._generations.create(following)
             await self._in_thread(lambda: self._lead_on(session.transcript, last, transcript, opening))
             record = change(tallied(following, opening))
             session.moved(opening, dataclasses.replace(record, entries=old.entries + 1), transcript)
             self._index.put(session.record)
             self._tell(session.id)
             with contextlib.suppress(StorageError):  # the transcripts say it too, and the index is written later
-                await self._journaled()
+                await self._writer.written()
             for hook in self.after_append:
                 hook(session, [last])
             return True
@@ -507,7 +451,7 @@ class SessionStore:
             await self._bury(session)
         elif session.record.ended != "deleted":
             await self.append(session, EndedEntry(reason="deleted"))
-        await self._journaled()
+        await self._writer.written()
         async with session.lock:
             session.deleted = True
             await self._in_thread(lambda: self._remove_files(session))
@@ -516,20 +460,15 @@ class SessionStore:
             fresh = self._fresh.get(session.record.key)
             if fresh is not None and fresh.record.previous == session.id:
                 del self._fresh[session.record.key]
-            await self._journaled()
+            await self._writer.written()
         self._live.pop(session.id, None)
         self._kept.drop(session.id)
 
     def _remove_files(self, session: Session) -> None:
         record = session.record
-        attached = _attached(session.entries)
-        paths = self._paths(record)
-        for path in paths[:-1]:
-            if transcript_size(self._files, path) is not None:
-                attached |= _attached(scan(read_transcript(self._files, path)).entries)
-        for sha256 in attached:
+        for sha256 in attached(session.entries) | self._generations.attached_before(record):
             self._blobs.release(sha256, record.session)
-        remove_session(self._files, paths[-1])
+        remove_session(self._files, self._generations.paths(record)[-1])
 
     # --- the archive ----------------------------------------------------------------------------------------------
 
@@ -559,13 +498,13 @@ class SessionStore:
             if session.deleted:
                 raise SessionGone(session.id)
             record = session.record
-            paths = self._paths(record)
+            paths = self._generations.paths(record)
             if session.open or self._index.find(session.id) is None:
                 return False
             await self._in_thread(lambda: pack_beside(self._files, paths))
             if record.state != "archived":
                 session.record = self._index.put(dataclasses.replace(record, state="archived"))
-                await self._journaled()
+                await self._writer.written()
             await self._in_thread(lambda: remove_plain(self._files, paths))
             return True
 
@@ -579,16 +518,14 @@ class SessionStore:
     async def _unarchive(self, session: Session) -> None:
         """In the session's lock: what is said in an archived session takes it out of the archive first."""
         record = session.record
-        paths = self._paths(record)
+        paths = self._generations.paths(record)
         await self._in_thread(lambda: unpack_beside(self._files, paths))
         restored = dataclasses.replace(record, state="active", resumed_at=self._clock.now())
         session.record = self._index.put(restored)
-        await self._journaled()
+        await self._writer.written()
         await self._in_thread(lambda: remove_packed(self._files, paths))
-        stamp, header = self._clock.new_id(), _header(record)
-        session.transcript, _ = await self._in_thread(
-            lambda: Transcript.open(self._files, paths[-1], stamp=stamp, sync=self._sync, header=header)
-        )
+        stamp = self._clock.new_id()
+        session.transcript, _ = await self._in_thread(lambda: self._generations.open(record, stamp))
 
     async def _bury(self, session: Session) -> None:
         """The tombstone of an archived session is a plain file of its own, which counts before the packed one."""
@@ -596,20 +533,13 @@ class SessionStore:
             if session.record.ended == "deleted":
                 return
             entries = self._stamped(session, [EndedEntry(reason="deleted")], False)
-            tombstone = self._transcript(session.record)
+            tombstone = self._generations.create(session.record)
             if await self._in_thread(lambda: self._files.size(tombstone.path)) is not None:
                 tombstone = session.transcript
             await self._in_thread(lambda: tombstone.append(entries))
             session.record = self._index.put(tallied(session.record, entries))
             for hook in self.after_append:
                 hook(session, entries)
-
-    def _paths(self, record: SessionRecord) -> list[Path]:
-        """Of all generations, oldest first; whether packed or not."""
-        return [
-            transcript_path(self._data_dir, record.agent, record.session, generation)
-            for generation in range(1, record.generation + 1)
-        ]
 
     # --- finding --------------------------------------------------------------------------------------------------
 
@@ -630,7 +560,7 @@ class SessionStore:
         """All entries of all generations by seq, each once. Reads the files of the earlier ones."""
         if session.record.generation == 1:
             return list(session.entries)
-        former = await self._in_thread(lambda: self._read_former(session.record))
+        former = await self._in_thread(lambda: self._generations.former(session.record))
         return [entry for _, entry in sorted({e.seq: e for e in (*session.entries, *former)}.items())]
 
     async def peek(self, session_id: str, *, former: bool) -> list[Entry]:
@@ -641,53 +571,10 @@ class SessionStore:
         record = self._index.find(session_id)
         if record is None:
             raise SessionGone(session_id)
-        path = self._path(record)
-        current = await self._in_thread(lambda: scan(read_transcript(self._files, path)).entries)
-        earlier = await self._in_thread(lambda: self._read_former(record)) if former else []
+        current = await self._in_thread(lambda: self._generations.current(record))
+        earlier = await self._in_thread(lambda: self._generations.former(record)) if former else []
         return [*earlier, *uncarried(current)]
-
-    def _read_former(self, record: SessionRecord, *, limit_bytes: int | None = None) -> list[Entry]:
-        """Entries of the generations before the current one, from the newest back until `limit_bytes` were read."""
-        found: list[Entry] = []
-        size_bytes = 0
-        for generation in range(record.generation - 1, 0, -1):
-            if limit_bytes is not None and size_bytes >= limit_bytes:
-                break
-            path = transcript_path(self._data_dir, record.agent, record.session, generation)
-            if transcript_size(self._files, path) is None:
-                log.warning("transcript.missing", session=record.session, generation=generation)
-                continue
-            payload = read_transcript(self._files, path)
-            size_bytes += len(payload)
-            found.extend(e for e in scan(payload).entries if not isinstance(e, CarriedEntry))
-        return found
 
     def with_open_turns(self) -> list[SessionRecord]:
         """Sessions in which a message still waits for its reply, after a crash or a stop."""
         return self._index.with_open_turns()
-
-
-def _header(record: SessionRecord) -> Header:
-    return Header(
-        session=record.session,
-        generation=record.generation,
-        key=record.key,
-        agent=record.agent,
-        at=record.created_at,
-        previous=record.previous,
-        owner=record.owner,
-    )
-
-
-def _attached(entries: Sequence[Entry]) -> set[str]:
-    return {a.sha256 for e in uncarried(entries) if isinstance(e, UserEntry) for a in e.attachments}
-
-
-def _settle(waiting: Sequence[asyncio.Future[None]], error: StorageError | None) -> None:
-    for future in waiting:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)

@@ -21,7 +21,7 @@ from tests.memory.embedding_server import EmbeddingServer
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
     from pathlib import Path
 
 KILLS = 4 if os.environ.get("SOAK") else 2
@@ -79,22 +79,39 @@ async def seen(one: Victim) -> dict[str, tuple[str, str | None]]:
     return {memory["id"]: (memory["text"], memory["topic"]) for memory in page["memories"]}
 
 
-async def listed(one: Victim, kind: str) -> list[dict[str, Any]]:
-    return (await ask(one, "GET", f"/v1/memory-runs?kind={kind}"))["runs"]
+async def listed(one: Victim, kind: str, former: Iterable[str] = ()) -> list[dict[str, Any]]:
+    runs = (await ask(one, "GET", f"/v1/memory-runs?kind={kind}"))["runs"]
+    return [run for run in runs if run["id"] not in former]
 
 
-async def goes_on(one: Victim, kind: str) -> bool:
+async def ended(one: Victim, kind: str) -> list[str]:
+    """Waits until no run goes on; the ids of those there were."""
+    async with asyncio.timeout(PATIENCE_S):
+        while "running" in {run["state"] for run in await listed(one, kind)}:
+            await asyncio.sleep(0.02)
+    return [run["id"] for run in await listed(one, kind)]
+
+
+async def goes_on(one: Victim, kind: str, former: Iterable[str]) -> bool:
     """Waits until there is a run; whether it has not ended."""
     async with asyncio.timeout(PATIENCE_S):
-        while not (runs := await listed(one, kind)):
+        while not (runs := await listed(one, kind, former)):
             await asyncio.sleep(0.02)
     return runs[0]["state"] == "running"
 
 
 async def killed_until_done(
-    one: Victim, kind: str, body: dict[str, Any], check: Callable[[], Awaitable[None]] | None = None
+    one: Victim,
+    kind: str,
+    body: dict[str, Any],
+    check: Callable[[], Awaitable[None]] | None = None,
+    *,
+    former: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Kills the daemon at random moments of a run; the run as it has ended. `check` is asked after every start."""
+    """Kills the daemon at random moments of a run; the run as it has ended. `check` is asked after every start.
+
+    `former`: ids of runs that had ended before.
+    """
     rng = random.Random(kind)
     await opened(one)
     if body:
@@ -103,7 +120,7 @@ async def killed_until_done(
     for number in range(KILLS):
         if number:
             await asyncio.sleep(rng.uniform(0, 0.5))
-        cut += await goes_on(one, kind)
+        cut += await goes_on(one, kind, former)
         await one.kill()
         await one.start()
         await opened(one)
@@ -112,7 +129,7 @@ async def killed_until_done(
     assert cut, "no kill has met the run"
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            runs = await listed(one, kind)
+            runs = await listed(one, kind, former)
             if runs and runs[0]["state"] != "running":
                 assert len(runs) == 1, "one run, gone on with"
                 return await ask(one, "GET", f"/v1/memory-runs/{runs[0]['id']}")
@@ -186,6 +203,7 @@ async def test_killed_while_a_new_index_is_built_search_works_and_the_counts_are
             await opened(one)
             await remember(one, facts)
             await whole(one)
+            former = await ended(one, "reindex")  # of the first index, where it was opened with memories in it
             await one.kill()
             one.config.write_text(dump_yaml(embedded("large", 48)))
             server.fault = "slow"  # until the last kill, or it is done before the first
@@ -198,7 +216,7 @@ async def test_killed_while_a_new_index_is_built_search_works_and_the_counts_are
                 hits = await ask(one, "POST", "/v1/memories/search", json={"query": "Item 7 costs crowns", "limit": 5})
                 assert long(7) in [memory["text"] for memory in hits["memories"]]
 
-            run = await killed_until_done(one, "reindex", {}, found)
+            run = await killed_until_done(one, "reindex", {}, found, former=former)
             assert (run["state"], run["done"], run["total"], run["failed"]) == ("done", facts, facts, 0)
             assert (run["automatic"], run["model"]) == (True, "large")
             await whole(one)

@@ -79,7 +79,7 @@ async def talked(store: SessionStore) -> Session:
 
 async def killed(store: SessionStore, loop: asyncio.Task[None]) -> None:
     """What has reached the disk stays, but there is no stop in order."""
-    await store._flush(sync=True)
+    await store._writer.flush(sync=True)
     loop.cancel()
     await asyncio.gather(loop, return_exceptions=True)
 
@@ -240,7 +240,7 @@ async def test_a_failing_index_is_no_failure_of_the_commit(tmp_path: Path) -> No
     session = await talked(store)
     told: list[Entry] = []
     store.after_append.append(lambda _, entries: told.extend(entries))
-    await store._flush(sync=True)
+    await store._writer.flush(sync=True)
     files.fail("write", errno.ENOSPC, where="journal")
     assert await move(store, session)
     assert isinstance(told[-1], CompactionEntry)
@@ -269,7 +269,7 @@ async def test_the_index_on_disk_soon_names_no_deleted_session(tmp_path: Path) -
     store, loop = await opened(tmp_path)
     session = await store.active(KEY)
     await say(store, session, "The photographs are in the attic")
-    await store._flush(sync=True)
+    await store._writer.flush(sync=True)
     index = {SNAPSHOT, JOURNAL}
     assert index & set(files_with_text(tmp_path, "attic"))
     await store.delete(session.id)
