@@ -86,13 +86,18 @@ class _Connection(sqlite3.Connection):
     def __init__(self, *values: Any, synchronous: str, **named: Any) -> None:
         super().__init__(*values, **named)
         self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
-        for pragma in (
+        pragmas = (
             f"busy_timeout={BUSY_TIMEOUT_MS}",
             "secure_delete=ON",
             f"synchronous={synchronous}",
             f"wal_autocheckpoint={LOG_PAGES}",
-        ):
-            self.execute(f"PRAGMA {pragma}")
+        )
+        try:
+            for pragma in pragmas:
+                self.execute(f"PRAGMA {pragma}")
+        except BaseException:
+            self.close()
+            raise
 
     def cursor(self, *values: Any, **named: Any) -> Any:
         """`execute` comes here too."""

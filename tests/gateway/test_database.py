@@ -7,7 +7,9 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pytest
 from sqlalchemy import MetaData
+from sqlalchemy.exc import DatabaseError
 
 from gateway import database
 from gateway.database import open_database
@@ -83,4 +85,15 @@ async def test_a_caller_cancelled_at_any_moment_leaves_no_file_open(tmp_path: Pa
             writing.cancel()
             await asyncio.wait({writing})
             await engine.dispose()
+        await until(lambda: open_files(tmp_path) == [])
+
+
+async def test_a_file_that_was_damaged_since_is_not_left_open(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    engine = await open_database(path, MetaData())
+    await engine.dispose()
+    path.write_bytes(b"no database " * 1000)
+    with not_collected():
+        with pytest.raises(DatabaseError, match="not a database"):
+            await engine.connect()
         await until(lambda: open_files(tmp_path) == [])
