@@ -35,12 +35,12 @@ class Generations:
     def create(self, record: SessionRecord) -> Transcript:
         """The current one, which is not on disk yet."""
         path = self._path(record, record.generation)
-        return Transcript.create(self._files, path, header_of(record), sync=self._sync)
+        return Transcript.create(self._files, path, _header(record), sync=self._sync)
 
     def open(self, record: SessionRecord, stamp: str) -> tuple[Transcript, Scan]:
         """The current one, read; `stamp` names what is cut from its end. Raises StorageError."""
         path = self._path(record, record.generation)
-        return Transcript.open(self._files, path, stamp=stamp, sync=self._sync, header=header_of(record))
+        return Transcript.open(self._files, path, stamp=stamp, sync=self._sync, header=_header(record))
 
     def paths(self, record: SessionRecord) -> list[Path]:
         """Of all generations, oldest first; whether packed or not."""
@@ -81,7 +81,7 @@ class Generations:
         return transcript_path(self._data_dir, record.agent, record.session, generation)
 
 
-def header_of(record: SessionRecord) -> Header:
+def _header(record: SessionRecord) -> Header:
     return Header(
         session=record.session,
         generation=record.generation,
